@@ -49,85 +49,59 @@ def require_elements(kind: str, tensors: Sequence[Tensor]) -> None:
 
 @dataclass(frozen=True)
 class Dialect:
-    """The operations that the passes need of one of TVM's graph IRs; all other code is shared.
+    """The operations that the passes need of one of TVM's graph IRs; all other code is shared."""
 
-    Attributes
-    ----------
-    name
-        ``"relax"`` or ``"relay"``: also the package in :mod:`relay_passes`.
-    canonicalise
-        Rewrite ``main`` of a module into the form that ``extract`` reads: inference only,
-        constants folded.
-    extract
-        Read a canonical module, given a name for it; return its graph of operators (``.graph``)
-        together with the expressions that they were read from.
-    outliner
-        Return an outliner for an extraction and its graph of units. It builds the functions of
-        units (``.unit``) and of merged units (``.merged``).
-    for_target
-        Return a copy of an outliner that writes units in the layouts of the options' target.
-    outline
-        Rewrite ``main`` so that it calls an outliner's units in the order of a schedule.
-    interface
-        Return the names, shapes and types of the parameters and results of ``main``, in order.
-    rewrite_main
-        Replace the body of ``main`` of a canonical module, given its extraction, by what a
-        callback writes for the same parameters. Return the module, and a function that maps an
-        extraction of it to the origins of its operators.
-    with_functions
-        Return a copy of a module with other functions.
-    attribute
-        Convert a string to the type that this TVM takes as a module attribute.
-    unprinted
-        Convert a long string likewise, so that the printed module does not show it.
-    text
-        Return the text of a module, without the data of its constants.
-    text_suffix
-        The suffix of a file of this text.
-    import_onnx
-        Convert a simplified ONNX model to a canonical module, given the folder for the module
-        before it is canonicalised, or None.
-    import_saved
-        Canonicalise a module that was read from a file, given the shapes of inputs that the user
-        fixed; the path is for error messages.
-    target_units
-        Return the units of a prepared module for the target of some options, a
-        :class:`relay_passes.measured_module.TargetUnits`.
-    compile_tvm_build
-        Compile a module for a CPU with TVM's own pipeline, given options and the path to write.
-    operators_of
-        Return the operators of a canonical module that can be reordered, a ``Reordering``.
-    calls_of
-        Return the calls in ``main`` of a module, each after those whose results it reads.
-    stages_of
-        Read the graph of units and the stages of a scheduled module.
-    with_stages
-        Return a scheduled module with its stages in another order.
-    places_tiles
-        Whether schedules can choose units' rKernels and place their tiles.
-    """
-
+    #: ``"relax"`` or ``"relay"``: also the package in :mod:`relay_passes`.
     name: str
+    #: Rewrite ``main`` of a module into the form that ``extract`` reads: inference only, constants
+    #: folded.
     canonicalise: Callable[[tvm.IRModule], tvm.IRModule]
+    #: Read a canonical module, given a name for it; return its graph of operators (``.graph``)
+    #: together with the expressions that they were read from.
     extract: Callable[[tvm.IRModule, str], Any]
+    #: Return an outliner for an extraction and its graph of units. It builds the functions of units
+    #: (``.unit``) and of merged units (``.merged``).
     outliner: Callable[[Any, OpGraph], Any]
+    #: Return a copy of an outliner that writes units in the layouts of the options' target.
     for_target: Callable[[Any, SearchOptions], Any]
+    #: Rewrite ``main`` so that it calls an outliner's units in the order of a schedule.
     outline: Callable[[tvm.IRModule, Any, Schedule], tvm.IRModule]
+    #: Return the names, shapes and types of the parameters and results of ``main``, in order.
     interface: Callable[[tvm.IRModule], Interface]
+    #: Replace the body of ``main`` of a canonical module, given its extraction, by what a callback
+    #: writes for the same parameters. Return the module, and a function that maps an extraction of
+    #: it to the origins of its operators.
     rewrite_main: Callable[[tvm.IRModule, Any, Body], tuple[tvm.IRModule, OriginsOf]]
+    #: Return a copy of a module with other functions.
     with_functions: Callable[[tvm.IRModule, dict[Any, Any]], tvm.IRModule]
+    #: Convert a string to the type that this TVM takes as a module attribute.
     attribute: Callable[[str], Any]
+    #: Convert a long string likewise, so that the printed module does not show it.
     unprinted: Callable[[str], Any]
+    #: Return the text of a module, without the data of its constants.
     text: Callable[[tvm.IRModule], str]
+    #: The suffix of a file of this text.
     text_suffix: str
+    #: Convert a simplified ONNX model to a canonical module, given the folder for the module before
+    #: it is canonicalised, or None.
     import_onnx: Callable[[onnx.ModelProto, Path | None], tvm.IRModule]
+    #: Canonicalise a module that was read from a file, given the shapes of inputs that the user
+    #: fixed; the path is for error messages.
     import_saved: Callable[[tvm.IRModule, Path, Shapes], tvm.IRModule]
+    #: Return the units of a prepared module for the target of some options, a
+    #: :class:`relay_passes.measured_module.TargetUnits`.
     target_units: Callable[[Any, SearchOptions], Any]
+    #: Compile a module for a CPU with TVM's own pipeline, given options and the path to write.
     compile_tvm_build: Callable[[tvm.IRModule, SearchOptions, Path], None]
+    #: Return the operators of a canonical module that can be reordered, a ``Reordering``.
     operators_of: Callable[[tvm.IRModule], Reordering]
+    #: Return the calls in ``main`` of a module, each after those whose results it reads.
     calls_of: Callable[[tvm.IRModule], list[Any]]
+    #: Read the graph of units and the stages of a scheduled module.
     stages_of: Callable[[tvm.IRModule], tuple[OpGraph, tuple[Stage, ...]]]
+    #: Return a scheduled module with its stages in another order.
     with_stages: Callable[[tvm.IRModule, Sequence[int]], tvm.IRModule]
+    #: Whether schedules can choose units' rKernels and place their tiles.
     places_tiles: bool
 
 

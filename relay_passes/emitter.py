@@ -16,13 +16,9 @@ class Emitter(Protocol):
     """A builder of one function, into which operators of an existing module are written.
 
     Values are expressions of the dialect.
-
-    Attributes
-    ----------
-    origin
-        The instance and unit that are recorded as the origin of what is written next.
     """
 
+    #: The instance and unit that are recorded as the origin of what is written next.
     origin: Origin
 
     def operator(

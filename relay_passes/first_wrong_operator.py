@@ -72,10 +72,7 @@ def first_wrong_operator(
 
 
 def bisect(
-    count: int,
-    differs: Callable[[int], bool],
-    report: Callable[[int], None],
-    deadline: float,
+    count: int, differs: Callable[[int], bool], report: Callable[[int], None], deadline: float
 ) -> tuple[int, int]:
     """Return (low, high): the first ``low`` steps agree and the first ``high`` differ.
 

@@ -25,11 +25,7 @@ from tvm_ios.policies.policy import Policy, Problem
 from tvm_ios.policies.registry import policy_named
 from tvm_ios.program.bfloat16 import require_precision
 from tvm_ios.progress import Progress, silent
-from tvm_ios.schedule.published.imported import (
-    PublishedFile,
-    schedule_of_file,
-    schedule_of_text,
-)
+from tvm_ios.schedule.published.imported import PublishedFile, schedule_of_file, schedule_of_text
 from tvm_ios.schedule.schedule import UNROLLED_FROM, Schedule, ScheduleError
 from tvm_ios.search import search
 

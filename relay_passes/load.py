@@ -25,31 +25,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model that was read.
-
-    Attributes
-    ----------
-    name
-        The zoo's name of it, or the file's without its suffix.
-    module
-        The canonical module, with weights as constants.
-    onnx
-        The simplified ONNX model without its tail, or None if it was not read from one.
-    original
-        The model in its own framework's form, with static inputs and without its tail; None if
-        that is TVM.
-    tail
-        The part of the model that runs after the program.
-    whole
-        The ONNX model as it was written, if it has a tail.
-    """
+    """A model that was read."""
 
     dialect: Dialect
+    #: The zoo's name of it, or the file's without its suffix.
     name: str
+    #: The canonical module, with weights as constants.
     module: tvm.IRModule
+    #: The simplified ONNX model without its tail, or None if it was not read from one.
     onnx: onnx.ModelProto | None
+    #: The model in its own framework's form, with static inputs and without its tail; None if that
+    #: is TVM.
     original: Original | None = None
+    #: The part of the model that runs after the program.
     tail: Tail | None = None
+    #: The ONNX model as it was written, if it has a tail.
     whole: onnx.ModelProto | None = None
 
     def prepared(self, dump_ir: Path | None = None) -> Prepared:

@@ -41,20 +41,13 @@ CANONICAL, UNITS, PLANNED, SCHEDULED = "02_canonical", "04_units", "05_schedule"
 
 
 class Phase(NamedTuple):
-    """A phase of the pipeline.
+    """A phase of the pipeline."""
 
-    Attributes
-    ----------
-    name
-        The name of its result, and of the file to which this is dumped.
-    step
-        Makes its result from that of the phase before it: a pass of TVM or a function.
-    shown
-        Returns the module or the JSON data that is dumped of the result.
-    """
-
+    #: The name of its result, and of the file to which this is dumped.
     name: str
+    #: Makes its result from that of the phase before it: a pass of TVM or a function.
     step: Callable[[Any], Any]
+    #: Returns the module or the JSON data that is dumped of the result.
     shown: Callable[[Any], tvm.IRModule | Mapping[str, Any]] = lambda module: module
 
 
@@ -65,23 +58,15 @@ def _in_sequence(prepared: Prepared) -> Planned:
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """The phases from a module to its scheduled form.
+    """The phases from a module to its scheduled form."""
 
-    Attributes
-    ----------
-    name
-        The name of the model.
-    rule
-        The rule that groups operators into units, instead of the default one.
-    plan
-        Finds a schedule, and returns it with the module fitted to the target.
-    dump_ir
-        The folder into which the results of the phases are written; None for nothing.
-    """
-
+    #: The name of the model.
     name: str = "model"
+    #: The rule that groups operators into units, instead of the default one.
     rule: UnitRule | None = None
+    #: Finds a schedule, and returns it with the module fitted to the target.
     plan: Callable[[Prepared], Planned] = _in_sequence
+    #: The folder into which the results of the phases are written; None for nothing.
     dump_ir: Path | None = None
 
     @property

@@ -13,20 +13,13 @@ from tvm_ios.schedule.schedule import Schedule
 
 
 class Extracted(NamedTuple):
-    """A canonical module and the operators that were read of it.
+    """A canonical module and the operators that were read of it."""
 
-    Attributes
-    ----------
-    dialect
-        The dialect of its functions.
-    module
-        The canonical module.
-    extraction
-        The graph of operators (``.graph``), with the expressions that they were read from.
-    """
-
+    #: The dialect of its functions.
     dialect: Dialect
+    #: The canonical module.
     module: tvm.IRModule
+    #: The graph of operators (``.graph``), with the expressions that they were read from.
     extraction: Any
 
     def to_json(self) -> dict[str, Any]:
@@ -36,23 +29,15 @@ class Extracted(NamedTuple):
 
 @dataclass(frozen=True)
 class Prepared:
-    """A module ready for a schedule.
+    """A module ready for a schedule."""
 
-    Attributes
-    ----------
-    dialect
-        The dialect of its functions.
-    module
-        The canonical module: inference only, constants folded.
-    units
-        The graph of units.
-    outliner
-        Builds the units' functions.
-    """
-
+    #: The dialect of its functions.
     dialect: Dialect
+    #: The canonical module: inference only, constants folded.
     module: tvm.IRModule
+    #: The graph of units.
     units: OpGraph
+    #: Builds the units' functions.
     outliner: Any
 
     def to_json(self) -> dict[str, Any]:
@@ -61,17 +46,11 @@ class Prepared:
 
 
 class Planned(NamedTuple):
-    """A module and a schedule of its units.
+    """A module and a schedule of its units."""
 
-    Attributes
-    ----------
-    prepared
-        The module, whose outliner writes units for the target.
-    schedule
-        The schedule, which may have instances.
-    """
-
+    #: The module, whose outliner writes units for the target.
     prepared: Prepared
+    #: The schedule, which may have instances.
     schedule: Schedule
 
     def to_json(self) -> dict[str, Any]:

@@ -17,26 +17,17 @@ from tvm_ios.schedule.stage import Strategy
 
 @dataclass(frozen=True)
 class UnitFunction:
-    """A unit, or merged units, as a function of a dialect.
+    """A unit, or merged units, as a function of a dialect."""
 
-    Attributes
-    ----------
-    function
-        The function: its first parameters are data, the others weights.
-    data
-        Tensors of the graph of units that are passed for the data parameters, in order.
-    constants
-        The dialect's constants that are passed for the other parameters.
-    outputs
-        Tensors that it returns, a tuple if there is more than one.
-    name
-        The name of the unit, or those of merged units joined by ``+``.
-    """
-
+    #: The function: its first parameters are data, the others weights.
     function: Any
+    #: Tensors of the graph of units that are passed for the data parameters, in order.
     data: tuple[int, ...]
+    #: The dialect's constants that are passed for the other parameters.
     constants: tuple[Any, ...]
+    #: Tensors that it returns, a tuple if there is more than one.
     outputs: tuple[int, ...]
+    #: The name of the unit, or those of merged units joined by ``+``.
     name: str
 
 
@@ -45,22 +36,16 @@ FunctionT = TypeVar("FunctionT", bound=UnitFunction)
 
 @dataclass(frozen=True)
 class UnitCall(Generic[FunctionT]):
-    """A call that ``main`` makes for a schedule.
+    """A call that ``main`` makes for a schedule."""
 
-    Attributes
-    ----------
-    units
-        The unit, or the units that are merged or chained.
-    function
-        The function that computes them.
-    kernel
-        Name of the rKernel, if the schedule names one.
-    """
-
+    #: The unit, or the units that are merged or chained.
     units: tuple[int, ...]
+    #: The function that computes them.
     function: FunctionT
+
     stage: int
     group: int
+    #: Name of the rKernel, if the schedule names one.
     kernel: str | None
 
 

@@ -22,24 +22,16 @@ class NotMeasured(UserError):
 
 @dataclass(frozen=True)
 class Backend(Generic[CompilerT]):
-    """A compiler, or the kernels of a bundle, and a device for its code.
+    """A compiler, or the kernels of a bundle, and a device for its code."""
 
-    Attributes
-    ----------
-    compiler
-        Compiles units.
-    device
-        Times programs.
-    executor
-        Name of the executor that runs programs.
-    has_named_forms
-        Whether units may have implementations that only a schedule can choose by name, such as
-        cuDNN's, which are measured beside the others.
-    """
-
+    #: Compiles units.
     compiler: CompilerT
+    #: Times programs.
     device: Device
+    #: Name of the executor that runs programs.
     executor: Literal["native", "cuda"]
+    #: Whether units may have implementations that only a schedule can choose by name, such as
+    #: cuDNN's, which are measured beside the others.
     has_named_forms: bool = False
 
     def session(self, model: ModelProgram, **options: Any) -> Session:

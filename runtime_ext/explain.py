@@ -10,7 +10,7 @@ from typing import Any
 
 from runtime_ext.execution.executable import Executable, load
 from runtime_ext.execution.foreign_build import ForeignBuild
-from runtime_ext.execution.kernel_files import TVM
+from runtime_ext.execution.packages.kernel_files import TVM
 from runtime_ext.isa.isa import BYTES
 from runtime_ext.native_errors import ExecutableError
 from runtime_ext.profiling import profile_here, profile_there
@@ -39,80 +39,56 @@ _PRODUCTS_AT_ONCE = {BYTES: 4, "int16": 2}
 
 @dataclass(frozen=True)
 class Explanation:
-    """An account of an executable's time.
-
-    Attributes
-    ----------
-    work
-        The tasks of its program.
-    policy
-        The policy that made its schedule.
-    measured
-        Latencies of the policies when the executable was made, in seconds, if it has them.
-    names
-        For each unit of the program its name and, in brackets, the kind of its operator.
-    kinds
-        For each unit the kind of its operator, and the implementation that its schedule names;
-        empty if unknown.
-    flops
-        Floating-point operations of each unit; None if unknown.
-    latency
-        Median seconds of runs that were not profiled.
-    disturbance
-        That median over the fastest of these runs: far above one if something else keeps the
-        machine busy.
-    preemptions
-        Times in a run that the system stopped a lane to run something else.
-    held_up
-        Seconds that this took of a profiled run, the mean of all runs, summed over the lanes.
-    arena, unshared
-        Bytes of the arena that tensors between units share, and bytes without sharing.
-    peaks
-        The peak arithmetic and memory rates of this machine with these lanes.
-    total
-        The figures of the whole program.
-    blocks
-        The figures of each block.
-    advice
-        A sentence for the total and then for each block.
-    hot
-        The units whose code takes most of the time.
-    timeline
-        The timeline of the fastest run.
-    tail
-        A sentence about the model's tail, which runs after the program; None if there is none.
-    device
-        The timing device that it was timed on; None for this machine.
-    runs
-        All timelines.
-    sequential
-        The program of the same kernels one after another, and the timeline of its fastest run;
-        None if it was not asked for.
-    """
+    """An account of an executable's time."""
 
     executable: Executable
+    #: The tasks of its program.
     work: Work
+    #: The policy that made its schedule.
     policy: str
+    #: Latencies of the policies when the executable was made, in seconds, if it has them.
     measured: Mapping[str, float]
+    #: For each unit of the program its name and, in brackets, the kind of its operator.
     names: tuple[str, ...]
+    #: For each unit the kind of its operator, and the implementation that its schedule names; empty
+    #: if unknown.
     kinds: tuple[str, ...]
+    #: Floating-point operations of each unit; None if unknown.
     flops: Sequence[int] | None
+    #: Median seconds of runs that were not profiled.
     latency: float
+    #: That median over the fastest of these runs: far above one if something else keeps the machine
+    #: busy.
     disturbance: float
+    #: Times in a run that the system stopped a lane to run something else.
     preemptions: float
+    #: Seconds that this took of a profiled run, the mean of all runs, summed over the lanes.
     held_up: float
+
     lanes: int
+    #: Bytes of the arena that tensors between units share, and bytes without sharing.
     arena: int
     unshared: int
+    #: The peak arithmetic and memory rates of this machine with these lanes.
     peaks: Peaks
+    #: The figures of the whole program.
     total: Region
+    #: The figures of each block.
     blocks: tuple[Region, ...]
+    #: A sentence for the total and then for each block.
     advice: tuple[str, ...]
+    #: The units whose code takes most of the time.
     hot: tuple[HotUnits, ...]
+    #: The timeline of the fastest run.
     timeline: Timeline
+    #: A sentence about the model's tail, which runs after the program; None if there is none.
     tail: str | None
+    #: The timing device that it was timed on; None for this machine.
     device: str | None
+    #: All timelines.
     runs: tuple[Timeline, ...]
+    #: The program of the same kernels one after another, and the timeline of its fastest run; None
+    #: if it was not asked for.
     sequential: tuple[Work, Timeline] | None
 
 

@@ -13,7 +13,7 @@ from runtime_ext.cuda.event_graph import event_graph
 from runtime_ext.cuda.launch_graphs import launch_graph
 from runtime_ext.cuda.machine_code.launchable import LaunchedWork
 from runtime_ext.execution.executor import Span
-from runtime_ext.execution.kernel_files import read_launched
+from runtime_ext.execution.packages.kernel_files import read_launched
 from runtime_ext.machine.hardware import last_level_cache
 from tvm_ios.errors import UserError
 from tvm_ios.explain.bounds import Peaks
@@ -27,29 +27,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Profile:
-    """Timelines of a program's runs, and the peak speed of the machine.
+    """Timelines of a program's runs, and the peak speed of the machine."""
 
-    Attributes
-    ----------
-    runs
-        The timeline of each profiled run.
-    samples
-        Seconds of runs that were not profiled; of a device those that it reports.
-    peaks
-        The peak arithmetic and memory rates of the machine.
-    preemptions
-        Times in a run that the system stopped a lane to run something else.
-    device
-        The timing device; None for this machine.
-    beside
-        Runs of a second program, taken in turn with those of the first one.
-    """
-
+    #: The timeline of each profiled run.
     runs: tuple[Timeline, ...]
+    #: Seconds of runs that were not profiled; of a device those that it reports.
     samples: tuple[float, ...]
+    #: The peak arithmetic and memory rates of the machine.
     peaks: Peaks
+    #: Times in a run that the system stopped a lane to run something else.
     preemptions: float = 0.0
+    #: The timing device; None for this machine.
     device: str | None = None
+    #: Runs of a second program, taken in turn with those of the first one.
     beside: tuple[Timeline, ...] = ()
 
 

@@ -14,38 +14,25 @@ from tvm_ios.schedule.stage import Stage, Strategy
 
 @dataclass(frozen=True)
 class ScheduledUnits:
-    """The calls of a scheduled module's units as a graph, with the function of each call.
+    """The calls of a scheduled module's units as a graph, with the function of each call."""
 
-    Attributes
-    ----------
-    graph
-        One operator for each call; a merged operator has several outputs.
-    stages
-        Stages of that graph; none is merged, because functions of merged units are one unit here.
-    functions
-        For each operator its Relax function.
-    constants
-        For each operator TVM's constants of its parameters after the data, in the IR's layout.
-    schedule
-        The schedule as JSON data, which an executable keeps.
-    constant_outputs
-        For each output of the graph that is a constant TVM's constant.
-    output_names
-        The model's names of its outputs, which may be one tensor twice, an input or a constant.
-    kernels
-        The name of the rKernel of each operator that is not computed by its default kernel.
-    unit_latencies
-        For each operator that was measured alone its seconds on 1, 2, ... lanes.
-    """
-
+    #: One operator for each call; a merged operator has several outputs.
     graph: OpGraph
+    #: Stages of that graph; none is merged, because functions of merged units are one unit here.
     stages: tuple[Stage, ...]
+    #: For each operator its Relax function.
     functions: tuple[Any, ...]
+    #: For each operator TVM's constants of its parameters after the data, in the IR's layout.
     constants: tuple[tuple[Any, ...], ...]
+    #: The schedule as JSON data, which an executable keeps.
     schedule: Mapping[str, Any]
+    #: For each output of the graph that is a constant TVM's constant.
     constant_outputs: Mapping[int, Any]
+    #: The model's names of its outputs, which may be one tensor twice, an input or a constant.
     output_names: tuple[str, ...]
+    #: The name of the rKernel of each operator that is not computed by its default kernel.
     kernels: Mapping[int, str]
+    #: For each operator that was measured alone its seconds on 1, 2, ... lanes.
     unit_latencies: Mapping[int, tuple[float, ...]]
 
 

@@ -63,10 +63,7 @@ class WholePrograms:
         return self._refused.get(key, "")
 
     def contest(
-        self,
-        schedules: Mapping[str, Schedule],
-        limits: Rules,
-        report: Callable[[int], None],
+        self, schedules: Mapping[str, Schedule], limits: Rules, report: Callable[[int], None]
     ) -> Mapping[str, Sequence[float]]:
         """Return seconds of runs of the schedules' programs, which run in turn."""
         sessions = {name: self._session(schedule) for name, schedule in schedules.items()}

@@ -7,10 +7,7 @@ from tvm.script import tirx as T
 
 @T.prim_func
 def with_a_large_temporary(
-    x: T.Buffer((2, 50), "float32"),
-    y: T.Buffer((2, 50), "float32"),
-    begin: T.int32,
-    end: T.int32,
+    x: T.Buffer((2, 50), "float32"), y: T.Buffer((2, 50), "float32"), begin: T.int32, end: T.int32
 ):
     T.func_attr({"global_symbol": "curve", "tirx.noalias": True})
     large = T.alloc_buffer((50, 1000), "float32")

@@ -110,11 +110,7 @@ def relative_error(ours: Any, theirs: Any) -> float:
 
 
 def simplify_checked(
-    model: Any,
-    feeds: dict[str, Array] | None = None,
-    *,
-    within: float = 1e-5,
-    cells: bool = False,
+    model: Any, feeds: dict[str, Array] | None = None, *, within: float = 1e-5, cells: bool = False
 ) -> Any:
     """Return the simplified model, whose outputs for given or random inputs are the model's."""
     simple = simplify(model, cells=cells)

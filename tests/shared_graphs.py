@@ -25,26 +25,17 @@ Call = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class SharedGraph:
-    """A model and how it is to be scheduled.
+    """A model and how it is to be scheduled."""
 
-    Attributes
-    ----------
-    model
-        The ONNX model, which both dialects import.
-    kinds
-        Of its units, by their numbers.
-    stages
-        Of its schedule.
-    by_memory
-        Whether ``MemorySchedule`` has to find them, given the same stages in the units' order.
-    instances
-        What the schedule runs in instances, of which ``main`` then calls the units.
-    """
-
+    #: The ONNX model, which both dialects import.
     model: Any
+    #: Of its units, by their numbers.
     kinds: tuple[str, ...]
+    #: Of its schedule.
     stages: tuple[Stage, ...]
+    #: Whether ``MemorySchedule`` has to find them, given the same stages in the units' order.
     by_memory: bool = False
+    #: What the schedule runs in instances, of which ``main`` then calls the units.
     instances: InstancePlan | None = None
 
     def schedule(self, units: OpGraph) -> Schedule:

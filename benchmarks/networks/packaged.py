@@ -15,20 +15,13 @@ from types import MappingProxyType
 
 @dataclass(frozen=True)
 class Packaged:
-    """A network in a package.
+    """A network in a package."""
 
-    Attributes
-    ----------
-    package
-        What is imported of it.
-    file
-        Where in the package.
-    shapes
-        Of inputs with dynamic dimensions, as ``--shape`` has them.
-    """
-
+    #: What is imported of it.
     package: str
+    #: Where in the package.
     file: str
+    #: Of inputs with dynamic dimensions, as ``--shape`` has them.
     shapes: tuple[str, ...] = ()
 
     @property

@@ -77,12 +77,7 @@ def _switched_off(part: str) -> AbstractContextManager[Any]:
 
 
 def measure(
-    network: str,
-    batch: int,
-    folder: Path,
-    rules: Rules,
-    processes: int,
-    parts: Sequence[str],
+    network: str, batch: int, folder: Path, rules: Rules, processes: int, parts: Sequence[str]
 ) -> dict[str, Any]:
     programs = (EVERYTHING, *parts)
     source = ModelSource(model_of(network), random_weights=0, batch=None if batch == 1 else batch)

@@ -24,35 +24,23 @@ TEXTS = (
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A table or a figure.
+    """A table or a figure."""
 
-    Attributes
-    ----------
-    name
-        ``TEXT/table-3.1`` or ``TEXT/figure-7``.
-    title
-        What it shows, in half a sentence.
-    place
-        Its section, or page.
-    values
-        What it states: numbers and words, in tables of any depth by name.
-    unit
-        Of all values, where they have one in common.
-    same_as
-        The name of the table or figure of another text that shows the same.
-    illustration
-        What in this project shows or tests the same, if it is an illustration.
-    not_possible
-        Why nothing can be set beside its values here, if that is so.
-    """
-
+    #: ``TEXT/table-3.1`` or ``TEXT/figure-7``.
     name: str
+    #: What it shows, in half a sentence.
     title: str
+    #: Its section, or page.
     place: str
+    #: What it states: numbers and words, in tables of any depth by name.
     values: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
+    #: Of all values, where they have one in common.
     unit: str = ""
+    #: The name of the table or figure of another text that shows the same.
     same_as: str | None = None
+    #: What in this project shows or tests the same, if it is an illustration.
     illustration: str | None = None
+    #: Why nothing can be set beside its values here, if that is so.
     not_possible: str | None = None
 
     @property
@@ -67,21 +55,14 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A publication.
+    """A publication."""
 
-    Attributes
-    ----------
-    name
-        As in :data:`TEXTS`.
-    title, source
-        Of the publication.
-    items
-        Its tables and figures, in the order of their numbers.
-    """
-
+    #: As in :data:`TEXTS`.
     name: str
+    #: Of the publication.
     title: str
     source: str
+    #: Its tables and figures, in the order of their numbers.
     items: tuple[Item, ...]
 
 

@@ -25,23 +25,15 @@ from tvm_ios.sweep.worker import begin_worker
 
 @dataclass(frozen=True, slots=True)
 class Reproduced:
-    """A table or figure with its rows.
+    """A table or figure with its rows."""
 
-    Attributes
-    ----------
-    item
-        What it is.
-    rows
-        Of it, or of the one that it is the same as; none if they failed.
-    seconds
-        Of a core, that they took now or, where they are kept, in an earlier run.
-    error
-        Why there are none, in one sentence.
-    """
-
+    #: What it is.
     item: Item
+    #: Of it, or of the one that it is the same as; none if they failed.
     rows: tuple[Row, ...]
+    #: Of a core, that they took now or, where they are kept, in an earlier run.
     seconds: float = 0.0
+    #: Why there are none, in one sentence.
     error: str | None = None
 
 

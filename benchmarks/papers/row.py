@@ -36,42 +36,28 @@ class Agreement(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A published value beside ours.
+    """A published value beside ours."""
 
-    Attributes
-    ----------
-    label
-        What of the table or figure it is, such as ``Inception V3, transitions``; unique there.
-    published
-        As published; None where a figure is only drawn and its text states no value.
-    ours
-        By this project; None where that is not possible.
-    unit
-        Of both.
-    how
-        How ours was had.
-    device
-        The described device that it was simulated on, if it was.
-    command
-        The command that prints ours, where it is another than ``python -m benchmarks.papers``.
-    note
-        Why both differ, why it is not possible, or what shows the same as an illustration.
-    neutral
-        The value that says "no difference": 1 of a speed-up, 0 of a saving. Where there is one,
-        two values on the same side of it agree in direction at least.
-    comparable
-        Whether the values may be compared; where not, ``note`` says why.
-    """
-
+    #: What of the table or figure it is, such as ``Inception V3, transitions``; unique there.
     label: str
+    #: As published; None where a figure is only drawn and its text states no value.
     published: Value | None
+    #: By this project; None where that is not possible.
     ours: Value | None
+    #: Of both.
     unit: str
+    #: How ours was had.
     how: How
+    #: The described device that it was simulated on, if it was.
     device: str = ""
+    #: The command that prints ours, where it is another than ``python -m benchmarks.papers``.
     command: str = ""
+    #: Why both differ, why it is not possible, or what shows the same as an illustration.
     note: str = ""
+    #: The value that says "no difference": 1 of a speed-up, 0 of a saving. Where there is one, two
+    #: values on the same side of it agree in direction at least.
     neutral: float | None = None
+    #: Whether the values may be compared; where not, ``note`` says why.
     comparable: bool = True
 
     @property

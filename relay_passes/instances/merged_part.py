@@ -19,19 +19,13 @@ from tvm_ios.schedule.schedule import ScheduleError
 
 @dataclass(frozen=True)
 class MergedUnits:
-    """Units that every instance of their sub-graph computes as one convolution.
-
-    Attributes
-    ----------
-    data, outputs
-        Tensors of the extraction: the common input, and the result of each unit.
-    weights
-        The stacked kernel and bias, of which instances share one copy.
-    """
+    """Units that every instance of their sub-graph computes as one convolution."""
 
     plan: MergePlan
+    #: Tensors of the extraction: the common input, and the result of each unit.
     data: int
     outputs: tuple[int, ...]
+    #: The stacked kernel and bias, of which instances share one copy.
     weights: tuple[Any, Any]
 
 

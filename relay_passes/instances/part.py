@@ -14,11 +14,7 @@ from tvm_ios.graphturbo.box import Box, extents, hull, whole
 
 
 def emit_part(
-    emitter: Emitter,
-    graph: OpGraph,
-    op: int,
-    values: dict[int, Any],
-    boxes: Mapping[int, Box],
+    emitter: Emitter, graph: OpGraph, op: int, values: dict[int, Any], boxes: Mapping[int, Box]
 ) -> None:
     """Write operator ``op`` of a graph for boxes of its results.
 
@@ -73,11 +69,7 @@ def emit_part(
 
 
 def cut(
-    emitter: Emitter,
-    value: Any,
-    available: Box,
-    box: Box,
-    steps: Mapping[int, int] | None = None,
+    emitter: Emitter, value: Any, available: Box, box: Box, steps: Mapping[int, int] | None = None
 ) -> Any:
     """Return a box of a tensor, sliced from a value that holds the larger box ``available``.
 

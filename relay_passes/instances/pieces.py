@@ -15,11 +15,7 @@ class Pieces:
     """The pieces of tensors that instances have computed, in a ``main`` that is being built."""
 
     def __init__(
-        self,
-        emitter: Emitter,
-        instances: Instances,
-        values: Sequence[Any],
-        inputs: Sequence[Any],
+        self, emitter: Emitter, instances: Instances, values: Sequence[Any], inputs: Sequence[Any]
     ) -> None:
         """Start with all values of the old function, and the values of the graph's inputs."""
         self._emitter = emitter

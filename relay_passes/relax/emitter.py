@@ -14,6 +14,7 @@ from relay_passes.relax.expressions import static_shape
 from relay_passes.relax.extract import Extraction
 from relay_passes.relax.merge import emit_stacked
 from runtime_ext.kernels.function_builder import FunctionBuilder
+from runtime_ext.kernels.relax_function import attributes_of, with_attributes
 from runtime_ext.module_copies import with_functions
 from tvm_ios.graph.merge_rule import MergePlan
 from tvm_ios.graphturbo.origins import Origin
@@ -142,8 +143,5 @@ class RelaxEmitter:
 
 def _padded(call: relax.Call, pads: Sequence[int]) -> relax.Call:
     """Return a convolution, pooling or padding with other pads."""
-    kind = type(call.attrs).__tvm_ffi_type_info__
-    attributes = {item.name: getattr(call.attrs, item.name) for item in kind.fields}
-    name = "pad_width" if "pad_width" in attributes else "padding"
-    changed = tvm.ir.make_node(kind.type_key, **attributes | {name: list(pads)})
-    return relax.Call(call.op, call.args, changed, call.ty_args)
+    name = "pad_width" if "pad_width" in attributes_of(call) else "padding"
+    return with_attributes(call, **{name: list(pads)})

@@ -12,13 +12,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from relay_passes.dialect import DialectError, require_elements
-from relay_passes.relax.expressions import (
-    Leaf,
-    bindings_of,
-    data_type,
-    leaves,
-    static_shape,
-)
+from relay_passes.relax.expressions import Leaf, bindings_of, data_type, leaves, static_shape
 from relay_passes.relax.operators import kind_and_attrs
 from relay_passes.relax.spellings import operator_groups, spelled_kind_and_attrs
 from tvm_ios.graph.elements import Operator, Tensor
@@ -28,24 +22,16 @@ from tvm_ios.graph.operators import is_bias, operator_flops
 
 @dataclass(frozen=True)
 class Extraction:
-    """A graph of operators, and the expressions in the module that they were read from.
+    """A graph of operators, and the expressions in the module that they were read from."""
 
-    Attributes
-    ----------
-    graph
-        Operators in the order of their bindings.
-    bindings
-        For each operator its bindings, in order: several if it has several outputs, or if the
-        module writes it as several operators.
-    values
-        For each tensor the variable or constant.
-    number
-        The tensor of each variable and constant, aliases included.
-    """
-
+    #: Operators in the order of their bindings.
     graph: OpGraph
+    #: For each operator its bindings, in order: several if it has several outputs, or if the module
+    #: writes it as several operators.
     bindings: tuple[tuple[relax.VarBinding, ...], ...]
+    #: For each tensor the variable or constant.
     values: tuple[Leaf, ...]
+    #: The tensor of each variable and constant, aliases included.
     number: Mapping[Leaf, int]
 
 

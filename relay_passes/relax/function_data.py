@@ -16,6 +16,7 @@ from tvm import relax, tirx
 from tvm.ir import GenericConst
 
 from runtime_ext.kernels.open_shapes import extent_in_relax, relax_extent
+from runtime_ext.kernels.relax_function import attributes_of, node_digest
 from tvm_ios.shapes.extent import OpenExtentError, extents_in, is_open
 
 #: Constants of up to this many elements are compared number by number.
@@ -98,11 +99,12 @@ def _expression_data(expr: Any, names: Mapping[Any, str]) -> Any:
         case relax.TupleGetItem():
             return ("item", _expression_data(expr.tuple_value, names), str(expr.index))
         case relax.Call():
-            operator = str(getattr(expr.op, "name", None) or _digest(expr.op))
+            operator = str(getattr(expr.op, "name", None) or node_digest(expr.op))
             arguments = tuple(_expression_data(argument, names) for argument in expr.args)
-            return (operator, arguments, _attributes_data(expr.attrs))
+            attributes = attributes_of(expr).items()
+            return (operator, arguments, tuple((name, _plain(value)) for name, value in attributes))
         case _:
-            return _digest(expr)
+            return node_digest(expr)
 
 
 def _expression(expr: Any, data: Any, variables: Mapping[Any, Any], name: str) -> Any:
@@ -152,17 +154,6 @@ def _constant_data(constant: Any) -> tuple[Any, ...]:
     return (*kind, hashlib.sha256(array.tobytes()).hexdigest())
 
 
-def _attributes_data(attrs: Any) -> Any:
-    if attrs is None:
-        return ()
-    info = type(attrs).__tvm_ffi_type_info__
-    return tuple(
-        (field.name, _plain(getattr(attrs, field.name)))
-        for field in info.fields
-        if field.name != "span"
-    )
-
-
 def _plain(value: Any) -> Any:
     """Return the value of an attribute as plain data."""
     if isinstance(value, tirx.IntImm):
@@ -172,7 +163,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple, tvm.ir.Array)):
         return tuple(map(_plain, value))
     return str(value)
-
-
-def _digest(node: Any) -> str:
-    return hashlib.sha256(tvm.ir.save_json(node).encode()).hexdigest()

@@ -16,7 +16,7 @@ from tvm import relax
 
 from runtime_ext.kernels.open_shapes import relax_extent
 from tvm_ios.files.array_files import Array
-from tvm_ios.shapes.extent import OpenExtentError, evaluate, symbols_in
+from tvm_ios.shapes.extent import OpenExtentError, end_values, evaluate, symbols_in
 from tvm_ios.shapes.fitting import Fitting, Values
 
 #: The most images, and the fewest shapes at which they must be recognised.
@@ -26,18 +26,12 @@ _Numbers = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Numbers of an image's cells: ``first`` plus multiples of a cell's row and column.
+    """Numbers of an image's cells: ``first`` plus multiples of a cell's row and column."""
 
-    Attributes
-    ----------
-    rows, columns
-        Extents of the image, perhaps open.
-    first, by_row, by_column
-        A number each for every row of the constant.
-    """
-
+    #: Extents of the image, perhaps open.
     rows: int
     columns: int
+    #: A number each for every row of the constant.
     first: _Numbers
     by_row: _Numbers
     by_column: _Numbers
@@ -128,13 +122,13 @@ def _agreeing(numbers: Array, others: Array) -> int:
 
 def table_of(grids: Sequence[Grid]) -> Array:
     """Return a table with the columns, then the rows of each image, at the range's end."""
-    ends = {symbol.name: symbol.most for symbol in symbols_in(tuple(grids))}
+    _, most = end_values(symbols_in(tuple(grids)))
     parts: list[Array] = []
     for grid in grids:
         columns = Grid(1, grid.columns, grid.first, grid.by_row, grid.by_column)
         nothing = (0.0,) * len(grid.first)
         rows = Grid(grid.rows, 1, nothing, grid.by_row, nothing)
-        parts += [columns.at(ends), rows.at(ends)]
+        parts += [columns.at(most), rows.at(most)]
     return np.concatenate(parts, 1).astype(np.float32)
 
 
@@ -160,7 +154,7 @@ def from_table(
         extents = list(map(relax_extent, shape))
         return bound(relax.op.reshape(value, extents), *shape)
 
-    ends = {symbol.name: symbol.most for symbol in symbols_in(tuple(grids))}
+    _, most = end_values(symbols_in(tuple(grids)))
     begin, images = 0, list[Any]()
     for grid in grids:
         parts: list[Any] = []
@@ -168,7 +162,7 @@ def from_table(
             last = relax_extent(begin + extent)
             cut = relax.op.strided_slice(table, [1], [begin], [last])
             parts.append(bound(cut, count, extent))
-            begin += evaluate(extent, ends)
+            begin += evaluate(extent, most)
         columns = reshaped(parts[0], count, 1, grid.columns)
         rows = reshaped(parts[1], count, grid.rows, 1)
         image = bound(relax.op.add(columns, rows), count, grid.rows, grid.columns)

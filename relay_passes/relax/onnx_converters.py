@@ -16,7 +16,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from relay_passes.relax.roi_align import roi_align
 from runtime_ext.kernels.recurrence_operator import Recurrent, recurrence
-from tvm_ios.onnx.rewrites.recurrent_loops import LAYERS, OPTIONAL
+from tvm_ios.onnx.rewrites.recurrence.loops import LAYERS, OPTIONAL
 
 
 class _BitCast(onnx_frontend.OnnxOpConverter):
@@ -87,7 +87,7 @@ class _RoiAlign(onnx_frontend.OnnxOpConverter):
 
 
 class _Steps(onnx_frontend.OnnxOpConverter):
-    """A converter of the operators of :mod:`tvm_ios.onnx.rewrites.recurrent_loops`."""
+    """A converter of the operators of :mod:`tvm_ios.onnx.rewrites.recurrence.loops`."""
 
     kind = ""
 

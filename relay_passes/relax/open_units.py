@@ -35,7 +35,7 @@ from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.chained_schedule import best_disjoint, possible_chains, with_chains
 from tvm_ios.schedule.chains import Chain
 from tvm_ios.schedule.schedule import Schedule
-from tvm_ios.shapes.extent import OpenExtentError, at_values, is_open, symbols_in
+from tvm_ios.shapes.extent import OpenExtentError, at_values, end_values, is_open, symbols_in
 from tvm_ios.shapes.fitting import Values
 from tvm_ios.shapes.ranges import Ranges, open_shapes
 
@@ -46,42 +46,27 @@ _FUNCTION = "function"
 
 @dataclass(frozen=True)
 class OpenUnits:
-    """The units of a model for a range of shapes.
+    """The units of a model for a range of shapes."""
 
-    Attributes
-    ----------
-    units
-        The units, whose types have variables for open extents.
-    points
-        The shapes that they were compared with, as values of the symbols.
-    special
-        Shapes at the ends of the range at which the model has other units, each with the reason.
-    """
-
+    #: The units, whose types have variables for open extents.
     units: ScheduledUnits
+    #: The shapes that they were compared with, as values of the symbols.
     points: tuple[Values, ...]
+    #: Shapes at the ends of the range at which the model has other units, each with the reason.
     special: tuple[tuple[Values, str], ...]
 
 
 @dataclass(frozen=True)
 class OpenModel:
-    """A model that was read for a range of shapes.
+    """A model that was read for a range of shapes."""
 
-    Attributes
-    ----------
-    source
-        Its file, and how to read it.
-    proto
-        The model as it is written, or as torch writes it.
-    shapes
-        For each input, by name, its extents, open ones as expressions.
-    opened
-        Its units.
-    """
-
+    #: Its file, and how to read it.
     source: ModelSource
+    #: The model as it is written, or as torch writes it.
     proto: onnx.ModelProto
+    #: For each input, by name, its extents, open ones as expressions.
     shapes: Mapping[str, tuple[int, ...]]
+    #: Its units.
     opened: OpenUnits
 
 
@@ -106,8 +91,7 @@ def load_open_model(
     if source.form is Form.TORCH:
         from tvm_ios.models.torch_program import require_exported
 
-        symbols = symbols_in(tuple(shapes.values()))
-        ends = ({s.name: s.least for s in symbols}, {s.name: s.most for s in symbols})
+        ends = end_values(symbols_in(tuple(shapes.values())))
         require_exported(
             source.path, ({n: at_values(s, end) for n, s in shapes.items()} for end in ends)
         )
@@ -250,10 +234,7 @@ def _is_begin(array: Array, last: Array) -> bool:
 
 
 def _largest(
-    unit: str,
-    data: tuple[Any, ...],
-    points: Sequence[Sequence[Array]],
-    grids: Collection[int],
+    unit: str, data: tuple[Any, ...], points: Sequence[Sequence[Array]], grids: Collection[int]
 ) -> dict[int, Array]:
     """Return the constants of a unit that depend on the shape, by place, at the range's end.
 
@@ -270,8 +251,8 @@ def _largest(
             continue
         at_points = [arrays[place] for arrays in points]
         last = max(at_points, key=lambda array: array.size)
-        ends = {symbol.name: symbol.most for symbol in symbols_in(tuple(extents))}
-        if at_values(tuple(extents), ends) != last.shape:
+        _, most = end_values(symbols_in(tuple(extents)))
+        if at_values(tuple(extents), most) != last.shape:
             raise OpenExtentError(
                 f"unit {unit!r} has a constant that depends on the shape, and the model has other "
                 "units at the end of the range"

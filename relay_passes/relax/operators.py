@@ -12,6 +12,7 @@ from relay_passes.relax.expressions import operator_name, static_shape
 from relay_passes.same_attributes import Attrs, described_alike, ints, sliced
 from runtime_ext.kernels.recurrence_operator import NAME as RECURRENCE
 from runtime_ext.kernels.recurrence_operator import Recurrent
+from runtime_ext.kernels.relax_function import attributes_of
 
 
 def kind_and_attrs(call: relax.Call, result: Any) -> tuple[str, Attrs]:
@@ -112,13 +113,8 @@ _READERS: dict[str, Callable[[relax.Call, Any], tuple[str, Attrs]]] = {
 
 
 def _scalar_attrs(call: relax.Call) -> Attrs:
-    if call.attrs is None:
-        return {}
-    attrs: Attrs = {}
-    for item in type(call.attrs).__tvm_ffi_type_info__.fields:
-        value = getattr(call.attrs, item.name)
-        if isinstance(value, bool | int | float | str):
-            attrs[item.name] = value
-        elif value is not None and not isinstance(value, str):
-            attrs[item.name] = str(value)
-    return attrs
+    return {
+        name: value if isinstance(value, bool | int | float | str) else str(value)
+        for name, value in attributes_of(call).items()
+        if value is not None
+    }

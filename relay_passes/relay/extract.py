@@ -29,24 +29,16 @@ from tvm_ios.graph.operators import is_bias, operator_flops
 
 @dataclass(frozen=True)
 class Extraction:
-    """A graph of operators, and the expressions in the module that they were read from.
+    """A graph of operators, and the expressions in the module that they were read from."""
 
-    Attributes
-    ----------
-    graph
-        Operators in the post-order of their calls in a depth-first walk from the result.
-    calls
-        For each operator its calls, in order: several if the importer writes one operator as
-        several.
-    values
-        For each tensor its expression: a parameter, a constant, a call, or a field of a call.
-    number
-        The tensor of each expression, aliases included.
-    """
-
+    #: Operators in the post-order of their calls in a depth-first walk from the result.
     graph: OpGraph
+    #: For each operator its calls, in order: several if the importer writes one operator as
+    #: several.
     calls: tuple[tuple[relay.Call, ...], ...]
+    #: For each tensor its expression: a parameter, a constant, a call, or a field of a call.
     values: tuple[Any, ...]
+    #: The tensor of each expression, aliases included.
     number: Mapping[Any, int]
 
 

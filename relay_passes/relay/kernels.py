@@ -22,17 +22,11 @@ _RESHAPE_ONLY = "relay.reshape_only"
 
 @dataclass(frozen=True)
 class RelayUnitFunction(UnitFunction):
-    """A unit, or merged units, as a Relay function.
+    """A unit, or merged units, as a Relay function."""
 
-    Attributes
-    ----------
-    cuts
-        The ranges of inputs and outputs that are parts of other tensors.
-    silent
-        Whether it only concatenates tensors that are adjacent in memory, so that nothing runs.
-    """
-
+    #: The ranges of inputs and outputs that are parts of other tensors.
     cuts: TensorRanges = ()
+    #: Whether it only concatenates tensors that are adjacent in memory, so that nothing runs.
     silent: bool = False
 
     @cached_property

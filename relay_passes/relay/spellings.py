@@ -11,33 +11,21 @@ from typing import Any
 import numpy as np
 from tvm import relay
 
-from relay_passes.relay.expressions import (
-    children,
-    constant_value,
-    operator_name,
-    static_shape,
-)
+from relay_passes.relay.expressions import children, constant_value, operator_name, static_shape
 from relay_passes.same_attributes import ints
 from tvm_ios.graph.elements import AttrValue
 
 
 @dataclass(frozen=True)
 class Spelling:
-    """Several calls that together are one operator.
+    """Several calls that together are one operator."""
 
-    Attributes
-    ----------
-    kind, attrs
-        As in :mod:`tvm_ios.graph.operators`.
-    reads
-        The expressions that are its inputs.
-    calls
-        The calls, in order; only the last one is read by others.
-    """
-
+    #: As in :mod:`tvm_ios.graph.operators`.
     kind: str
     attrs: Mapping[str, AttrValue]
+    #: The expressions that are its inputs.
     reads: tuple[Any, ...]
+    #: The calls, in order; only the last one is read by others.
     calls: tuple[relay.Call, ...]
 
 

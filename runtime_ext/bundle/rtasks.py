@@ -25,24 +25,16 @@ FILE, GPU = "rtasks.json.gz", "gpu.json"
 
 @dataclass(frozen=True)
 class BundledRTasks:
-    """A bundle's kernels as rTasks, and the stages compiled ahead.
+    """A bundle's kernels as rTasks, and the stages compiled ahead."""
 
-    Attributes
-    ----------
-    device
-        The GPU that the kernels are divided for.
-    kernels
-        For each symbol the footprint of one block of the kernel by itself, and its rTasks.
-    fused
-        For each stage kernel, by its entry, registers and bytes of local memory of a thread, and
-        the static shared bytes of a block.
-    stages
-        The units of the stages of these kernels.
-    """
-
+    #: The GPU that the kernels are divided for.
     device: DeviceDescription
+    #: For each symbol the footprint of one block of the kernel by itself, and its rTasks.
     kernels: Mapping[str, tuple[Footprint, RTaskFunction]]
+    #: For each stage kernel, by its entry, registers and bytes of local memory of a thread, and the
+    #: static shared bytes of a block.
     fused: Mapping[str, tuple[int, ...]]
+    #: The units of the stages of these kernels.
     stages: Sequence[tuple[int, ...]]
 
     def save(self, folder: Path) -> None:

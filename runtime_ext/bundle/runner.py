@@ -110,10 +110,7 @@ def _of_saved(options: argparse.Namespace) -> bool:
 
 
 def _results(
-    bundle: Bundle,
-    backend: Backend[BundledKernels],
-    found: Mapping[str, Found],
-    verdict: Verdict,
+    bundle: Bundle, backend: Backend[BundledKernels], found: Mapping[str, Found], verdict: Verdict
 ) -> dict[str, Any]:
     statistics = [r.statistics for r in found.values() if r.statistics is not None]
     about = bundle.about

@@ -44,30 +44,21 @@ class KernelSpan:
 
 @dataclass(frozen=True)
 class ActiveWarps:
-    """The active warps of one run.
+    """The active warps of one run."""
 
-    Attributes
-    ----------
-    seconds
-        From the first kernel's begin to the last one's end.
-    mean
-        Active warps of a multiprocessor, over this time.
-    busy
-        Share of the time in which a kernel ran.
-    side_by_side
-        Share of the time in which several kernels ran.
-    timeline
-        Active warps of a multiprocessor in equal pieces of the time.
-    most
-        Warps that a multiprocessor can hold.
-    """
-
+    #: From the first kernel's begin to the last one's end.
     seconds: float
+
     kernels: int
+    #: Active warps of a multiprocessor, over this time.
     mean: float
+    #: Share of the time in which a kernel ran.
     busy: float
+    #: Share of the time in which several kernels ran.
     side_by_side: float
+    #: Active warps of a multiprocessor in equal pieces of the time.
     timeline: tuple[float, ...]
+    #: Warps that a multiprocessor can hold.
     most: int
 
 

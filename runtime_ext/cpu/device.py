@@ -22,20 +22,13 @@ _TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Options of timing a program; ``runtime_ext/native/sampling.h`` implements it.
+    """Options of timing a program; ``runtime_ext/native/sampling.h`` implements it."""
 
-    Attributes
-    ----------
-    samples
-        How many samples are taken, each the mean of some runs; fewer of long programs.
-    sample_seconds
-        Seconds of one sample: long enough to hide the clock's resolution and the start of lanes.
-    tries
-        Until enough samples are undisturbed, at most ``tries`` times as many are taken.
-    """
-
+    #: How many samples are taken, each the mean of some runs; fewer of long programs.
     samples: int = 12
+    #: Seconds of one sample: long enough to hide the clock's resolution and the start of lanes.
     sample_seconds: float = 4e-4
+    #: Until enough samples are undisturbed, at most ``tries`` times as many are taken.
     tries: int = field(default_factory=lambda: _TRIES)
 
 

@@ -17,7 +17,6 @@ from runtime_ext.cpu.kernels.interpolation import interpolation
 from runtime_ext.cpu.kernels.mean import mean
 from runtime_ext.cpu.kernels.normalisation import normalisation
 from runtime_ext.cpu.kernels.open_contraction import open_contraction
-from runtime_ext.cpu.kernels.open_pooling import open_pooling
 from runtime_ext.cpu.kernels.pointwise import pointwise
 from runtime_ext.cpu.kernels.pooling import pooling
 from runtime_ext.cpu.kernels.product import product
@@ -45,24 +44,10 @@ from tvm_ios.errors import UserError
 from tvm_ios.shapes.extent import symbols_in
 
 _Kernel = Spec | Chained | FormKernel | Generic | Scheduled
-#: The writers of specs of no form: each returns the PrimFunc of a spec and its number of tiles.
-_WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
-    Contraction: contraction,
-    Pooling: pooling,
-    Mean: mean,
-    Product: product,
-    Normalisation: normalisation,
-    Interpolation: interpolation,
-    Interleave: interleave,
-    Pointwise: pointwise,
-    Recurrence: recurrence,
-    Chain: chain,
-    Attention: attention,
-}
-
-
-#: Those of specs that may have open extents.
-_OPEN_WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
+_Writer = Callable[..., tuple[Any, int]]
+#: The writers of specs that may have open extents: each returns a spec's PrimFunc and its number
+#: of tiles.
+_OPEN_WRITERS: dict[type, _Writer] = {
     Attention: attention,
     Chain: chain,
     Contraction: open_contraction,
@@ -72,9 +57,11 @@ _OPEN_WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
     Product: product,
     Normalisation: normalisation,
     Pointwise: pointwise,
-    Pooling: open_pooling,
+    Pooling: pooling,
     Recurrence: recurrence,
 }
+#: Those of specs of no form whose extents are numbers.
+_WRITERS: dict[type, _Writer] = {**_OPEN_WRITERS, Contraction: contraction, Chain: chain}
 
 
 @tvm.transform.module_pass(opt_level=0)

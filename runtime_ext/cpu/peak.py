@@ -25,18 +25,12 @@ _SECONDS = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The peak that some lanes reach together.
+    """The peak that some lanes reach together."""
 
-    Attributes
-    ----------
-    gflops
-        1e9 float32 operations a second, of multiply-adds in registers.
-    gbps
-        1e9 bytes a second of memory traffic, of a triad ``a = b + s c`` over arrays larger than
-        the last-level cache; two reads and one write an element, as STREAM counts.
-    """
-
+    #: 1e9 float32 operations a second, of multiply-adds in registers.
     gflops: float
+    #: 1e9 bytes a second of memory traffic, of a triad ``a = b + s c`` over arrays larger than the
+    #: last-level cache; two reads and one write an element, as STREAM counts.
     gbps: float
 
 

@@ -17,43 +17,30 @@ from tvm_ios.program.program import Launch, Program
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A launch and the events that it waits for.
-
-    Attributes
-    ----------
-    number
-        The launch's number in its lane, from 0.
-    awaits
-        Nodes of other lanes whose events the stream waits for before the launch.
-    forks
-        Whether the stream first waits for the event at the begin of the run, because nothing else
-        orders the launch after that.
-    """
+    """A launch and the events that it waits for."""
 
     lane: int
+    #: The launch's number in its lane, from 0.
     number: int
+
     launch: Launch
+    #: Nodes of other lanes whose events the stream waits for before the launch.
     awaits: tuple[int, ...]
+    #: Whether the stream first waits for the event at the begin of the run, because nothing else
+    #: orders the launch after that.
     forks: bool
 
 
 @dataclass(frozen=True, slots=True)
 class EventGraph:
-    """A run of a program on streams.
+    """A run of a program on streams."""
 
-    Attributes
-    ----------
-    nodes
-        The launches in an order in which they may be issued: every node comes after those that it
-        waits for, and lanes take turns, so that no stream idles while another one's work is issued.
-    origin
-        The lane whose stream a run begins and ends on.
-    joins
-        Nodes whose events the origin waits for at the end.
-    """
-
+    #: The launches in an order in which they may be issued: every node comes after those that it
+    #: waits for, and lanes take turns, so that no stream idles while another one's work is issued.
     nodes: tuple[Node, ...]
+    #: The lane whose stream a run begins and ends on.
     origin: int
+    #: Nodes whose events the origin waits for at the end.
     joins: tuple[int, ...]
 
     @property

@@ -33,8 +33,8 @@ from runtime_ext.deployment.files import (
 )
 from runtime_ext.deployment.writer import only_writer
 from runtime_ext.execution.executable import Executable
-from runtime_ext.execution.kernel_files import TVM, kernel_file
-from runtime_ext.execution.package import VERSION_OF_PARTS, seal
+from runtime_ext.execution.packages.kernel_files import TVM, kernel_file
+from runtime_ext.execution.packages.package import VERSION_OF_PARTS, seal
 from runtime_ext.execution.ports import Port
 from runtime_ext.isa.levels import level_of
 from tvm_ios.deployment.entry import Entry, OpenAxis, TensorType, batch_of
@@ -56,29 +56,21 @@ class Export(Protocol):
 
 @dataclass(frozen=True)
 class NewEntry:
-    """A program to add to a deployment, with facts for its registry.
-
-    Attributes
-    ----------
-    export
-        Writes the program's kernels; by default the executable's kernel files are copied.
-    lanes
-        Lanes that it was scheduled for; by default those of the program.
-    padding
-        Whether it may be given fewer rows than its batch.
-    device
-        The machine where ``latency_ms`` was measured.
-    notes
-        Remarks for its users, a sentence each.
-    """
+    """A program to add to a deployment, with facts for its registry."""
 
     executable: Executable
     policy: str
+    #: Writes the program's kernels; by default the executable's kernel files are copied.
     export: Export | None = None
+    #: Lanes that it was scheduled for; by default those of the program.
     lanes: int | None = None
+    #: Whether it may be given fewer rows than its batch.
     padding: bool = False
+
     latency_ms: float | None = None
+    #: The machine where ``latency_ms`` was measured.
     device: str | None = None
+    #: Remarks for its users, a sentence each.
     notes: tuple[str, ...] = ()
 
 

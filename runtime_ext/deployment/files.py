@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from runtime_ext.execution.package import META, sealed_sums
+from runtime_ext.execution.packages.package import META, sealed_sums
 from tvm_ios.deployment.registry import REGISTRY
 from tvm_ios.files.digest import file_digest
 from tvm_ios.files.json_text import json_object

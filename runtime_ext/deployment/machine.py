@@ -16,23 +16,15 @@ from tvm_ios.deployment.registry import DeploymentError
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The features and limits by which a machine can run entries.
+    """The features and limits by which a machine can run entries."""
 
-    Attributes
-    ----------
-    features
-        CPU features that it has, in LLVM's names.
-    lanes
-        Threads that a program may use.
-    gpu_archs
-        The architectures of entries whose code its GPU runs.
-    streams
-        Streams that a program for a GPU may use; any number if None.
-    """
-
+    #: CPU features that it has, in LLVM's names.
     features: frozenset[str]
+    #: Threads that a program may use.
     lanes: int
+    #: The architectures of entries whose code its GPU runs.
     gpu_archs: frozenset[str] = frozenset()
+    #: Streams that a program for a GPU may use; any number if None.
     streams: int | None = None
 
     def to_json(self) -> dict[str, Any]:

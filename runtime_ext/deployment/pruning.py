@@ -8,12 +8,7 @@ from pathlib import Path
 
 from runtime_ext.deployment.writer import only_writer
 from tvm_ios.deployment.entry import Entry
-from tvm_ios.deployment.registry import (
-    DeploymentError,
-    Registry,
-    read_registry,
-    write_registry,
-)
+from tvm_ios.deployment.registry import DeploymentError, Registry, read_registry, write_registry
 
 
 @dataclass(frozen=True, slots=True)

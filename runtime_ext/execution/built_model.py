@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from runtime_ext.execution.executable import Executable
-from runtime_ext.execution.kernel_files import PACKAGES, Libraries
 from runtime_ext.execution.model_program import ModelProgram
+from runtime_ext.execution.packages.kernel_files import PACKAGES, Libraries
 from runtime_ext.execution.session import Session
 from runtime_ext.machine.cpu_features import required_features
 from runtime_ext.target_architecture import cuda_arch

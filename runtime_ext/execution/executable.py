@@ -29,7 +29,7 @@ import numpy as np
 
 from runtime_ext.execution.buffers import adopt_constant, content_key
 from runtime_ext.execution.foreign_build import ForeignBuild, foreign_build
-from runtime_ext.execution.kernel_files import (
+from runtime_ext.execution.packages.kernel_files import (
     PACKAGES,
     TVM,
     Libraries,
@@ -39,7 +39,8 @@ from runtime_ext.execution.kernel_files import (
     packed,
     read_launched,
 )
-from runtime_ext.execution.package import META, open_folder, require_version, write_package
+from runtime_ext.execution.packages.package import META, open_folder, require_version, write_package
+from runtime_ext.execution.packages.program_files import TAIL_FILE, ProgramFiles, read_program_files
 from runtime_ext.execution.ports import (
     NO_STATES,
     Port,
@@ -48,7 +49,6 @@ from runtime_ext.execution.ports import (
     saved_states,
     values_at,
 )
-from runtime_ext.execution.program_files import TAIL_FILE, ProgramFiles, read_program_files
 from runtime_ext.execution.session import ExecutorName, Session
 from runtime_ext.native_errors import ExecutableError
 from runtime_ext.native_library import load_native_library
@@ -100,7 +100,7 @@ class Executable:
         The CUDA architecture of the kernels, such as ``sm_90``; None for a CPU's.
     packages
         Packages whose versions the kernels depend on:
-        :data:`runtime_ext.execution.kernel_files.PACKAGES`, or the last of them.
+        :data:`runtime_ext.execution.packages.kernel_files.PACKAGES`, or the last of them.
     tail
         The end of the model, which runs after the program.
     """

@@ -22,7 +22,12 @@ import numpy as np
 from runtime_ext.execution.bound_model import Bind, BoundModel, bind_library, bind_onnx
 from runtime_ext.execution.executor import Exclusive, Span
 from runtime_ext.execution.model_session import ModelSession
-from runtime_ext.execution.package import META, require_sums, require_version, write_package
+from runtime_ext.execution.packages.package import (
+    META,
+    require_sums,
+    require_version,
+    write_package,
+)
 from runtime_ext.execution.ports import NO_STATES, Port, bound_states, saved_states
 from runtime_ext.machine.cpu_features import missing_features
 from runtime_ext.native_errors import ExecutableError, SessionError

@@ -60,27 +60,18 @@ class ModelProgram:
 
 @dataclass(frozen=True)
 class ModelUnits:
-    """The units of a model, with the code and weights to compile them.
-
-    Attributes
-    ----------
-    parts
-        For each tensor that lies in another one's memory, its part of that.
-    source
-        Returns the compiler's source of a unit, or of merged units.
-    weights
-        Returns the values of the parameters that follow the data in a unit's function.
-    constant_outputs
-        For each output of the graph that is a constant its value.
-    packed
-        A cache of weights in the kernels' layout.
-    """
+    """The units of a model, with the code and weights to compile them."""
 
     graph: OpGraph
+    #: For each tensor that lies in another one's memory, its part of that.
     parts: Mapping[int, Part]
+    #: Returns the compiler's source of a unit, or of merged units.
     source: Callable[[Units], Any]
+    #: Returns the values of the parameters that follow the data in a unit's function.
     weights: Callable[[Units], Sequence[Array]]
+    #: For each output of the graph that is a constant its value.
     constant_outputs: Mapping[int, Array]
+    #: A cache of weights in the kernels' layout.
     packed: PackedConstants = field(default_factory=PackedConstants)
 
 

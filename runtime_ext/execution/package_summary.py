@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime_ext.execution.executable import load
-from runtime_ext.execution.package import META, VERSION, open_folder, require_sums
+from runtime_ext.execution.packages.package import META, VERSION, open_folder, require_sums
 from runtime_ext.execution.ports import read_ports
 from runtime_ext.native_errors import ExecutableError
 from tvm_ios.errors import UserError
@@ -16,7 +16,7 @@ from tvm_ios.files.json_text import json_object
 from tvm_ios.program.arena.open_plan import OpenMemoryPlan
 from tvm_ios.program.program_json import program_from_json
 from tvm_ios.schedule.named_kernels import from_json, units_by_kernel
-from tvm_ios.shapes.extent import is_open
+from tvm_ios.shapes.extent import end_values, is_open
 from tvm_ios.shapes.ranges import range_of
 
 _OF_PORT = ("name", "shape", "dtype")
@@ -24,38 +24,27 @@ _OF_PORT = ("name", "shape", "dtype")
 
 @dataclass(frozen=True, slots=True)
 class PackageSummary:
-    """Facts of an executable, or of another runtime's build in the place of one.
-
-    Attributes
-    ----------
-    meta
-        The content of ``meta.json``.
-    named_kernels
-        How many units run each rKernel that the schedule names.
-    lanes, launches, kernels, arena_bytes
-        Threads or streams, launches of a run, different kernels, and bytes of the arena, for a
-        range of shapes at its most; None for another runtime's build, where they are unknown.
-    least_arena_bytes
-        Bytes of the arena at the least extents of a range; None without one.
-    inputs, outputs
-        Name, shape and type of each; an open extent is the text of its range.
-    files
-        The bytes of each file.
-    problem
-        Why it cannot run on this machine; None if it can.
-    """
+    """Facts of an executable, or of another runtime's build in the place of one."""
 
     path: Path
+    #: The content of ``meta.json``.
     meta: Mapping[str, Any]
+    #: How many units run each rKernel that the schedule names.
     named_kernels: Mapping[str, int]
+    #: Threads or streams, launches of a run, different kernels, and bytes of the arena, for a range
+    #: of shapes at its most; None for another runtime's build, where they are unknown.
     lanes: int | None
     launches: int | None
     kernels: int | None
     arena_bytes: int | None
+    #: Bytes of the arena at the least extents of a range; None without one.
     least_arena_bytes: int | None
+    #: Name, shape and type of each; an open extent is the text of its range.
     inputs: Sequence[Mapping[str, Any]]
     outputs: Sequence[Mapping[str, Any]]
+    #: The bytes of each file.
     files: Mapping[str, int]
+    #: Why it cannot run on this machine; None if it can.
     problem: str | None
 
 
@@ -107,11 +96,8 @@ def _arenas(program: Mapping[str, Any], memory: Mapping[str, Any]) -> tuple[int,
     """Return the bytes of the arena at the least and the largest extents of a range."""
     opened = program_from_json(program)
     plan = OpenMemoryPlan.from_json(memory, opened)
-    least, most = (
-        {s.name: s.least for s in opened.symbols},
-        {s.name: s.most for s in opened.symbols},
-    )
-    return plan.at(opened, least).nbytes, plan.at(opened, most).nbytes
+    least, most = (plan.at(opened, values).nbytes for values in end_values(opened.symbols))
+    return least, most
 
 
 def _open_ports(program: Mapping[str, Any], ports: Sequence[Any]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import tvm_ffi
 
-from runtime_ext.execution.package import open_folder
+from runtime_ext.execution.packages.package import open_folder
 from runtime_ext.native_library import load_native_library
 from tvm_ios.deployment.registry import is_deployment
 from tvm_ios.files.array_files import Array

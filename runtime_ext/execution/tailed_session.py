@@ -13,13 +13,7 @@ from onnx import helper
 
 from runtime_ext.execution.executor import Span
 from runtime_ext.execution.model_session import OneThread, random_values
-from runtime_ext.execution.ports import (
-    Port,
-    find_port,
-    named_values,
-    port_value,
-    require_not_read,
-)
+from runtime_ext.execution.ports import Port, find_port, named_values, port_value, require_not_read
 from runtime_ext.execution.session import Session
 from runtime_ext.execution.session_pool import SessionWithWorkers
 from runtime_ext.native_errors import SessionError

@@ -12,24 +12,15 @@ TOLERANCE = 0.1
 
 @dataclass(frozen=True)
 class FleetChoice:
-    """Options that choose which machines to measure on.
+    """Options that choose which machines to measure on."""
 
-    Attributes
-    ----------
-    tracker
-        The address of a TVM RPC tracker.
-    key
-        The key of the servers.
-    devices
-        The most servers to use; None for all.
-    tolerance
-        The part of the median's time by which they may differ.
-    patience
-        Seconds to wait for servers that serve others, before doing without them.
-    """
-
+    #: The address of a TVM RPC tracker.
     tracker: Address
+    #: The key of the servers.
     key: str
+    #: The most servers to use; None for all.
     devices: int | None = None
+    #: The part of the median's time by which they may differ.
     tolerance: float = TOLERANCE
+    #: Seconds to wait for servers that serve others, before doing without them.
     patience: float = 0.0

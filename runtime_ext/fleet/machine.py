@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime_ext.cpu.device import Sampling
-from runtime_ext.execution.program_files import MODULE_FILE
+from runtime_ext.execution.packages.program_files import MODULE_FILE
 from runtime_ext.fleet.connection import SLOWEST_NETWORK, Connection, TrialError
 from runtime_ext.fleet.kernel_library import KernelLibrary
 from runtime_ext.fleet.machine_kind import MachineKind

@@ -14,26 +14,17 @@ from tvm_ios.files.json_text import JsonError, json_object, natural
 
 @dataclass(frozen=True, slots=True)
 class MachineKind:
-    """The properties that machines of one key have in common.
+    """The properties that machines of one key have in common."""
 
-    Attributes
-    ----------
-    machine
-        The architecture as in ``uname -m``: ``x86_64``, ``aarch64``.
-    processor
-        The processor's name.
-    level
-        The highest instruction-set level that it has.
-    features
-        The CPU's features that decide whether code runs, as LLVM names them.
-    lanes
-        How many threads can run at once.
-    """
-
+    #: The architecture as in ``uname -m``: ``x86_64``, ``aarch64``.
     machine: str
+    #: The processor's name.
     processor: str
+    #: The highest instruction-set level that it has.
     level: str
+    #: The CPU's features that decide whether code runs, as LLVM names them.
     features: frozenset[str]
+    #: How many threads can run at once.
     lanes: int
 
     @staticmethod

@@ -23,24 +23,16 @@ _PORTS = 110
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """Options of a server: where it listens, and where it registers.
+    """Options of a server: where it listens, and where it registers."""
 
-    Attributes
-    ----------
-    tracker
-        The address of the tracker.
-    key
-        The kind of device, by which clients ask for it.
-    host, port
-        Where to listen; the next free port from this one on.
-    seen_as
-        The address by which clients reach this machine; by default the one that the tracker sees.
-    """
-
+    #: The address of the tracker.
     tracker: Address
+    #: The kind of device, by which clients ask for it.
     key: str
+    #: Where to listen; the next free port from this one on.
     host: str
     port: int
+    #: The address by which clients reach this machine; by default the one that the tracker sees.
     seen_as: str | None = None
 
 

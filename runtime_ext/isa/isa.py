@@ -22,74 +22,50 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Isa:
-    """The vectors and instructions that code for a CPU target may use, and what they cost.
+    """The vectors and instructions that code for a CPU target may use, and what they cost."""
 
-    Attributes
-    ----------
-    lanes
-        float32 values in one vector register.
-    registers
-        Vector registers that the instruction set names.
-    fuses
-        Has an instruction that adds a product to a number, and rounds the sum once (FMA).
-    rounds
-        Has an instruction that rounds float32 to bfloat16.
-    reciprocals
-        Instructions that estimate the reciprocals of float32, by how many at once.
-    products
-        Instructions that add up the products of packs of 32 bits, by the type in the packs. Of
-        ``int16`` LLVM's name of one that gives the sum of each pair. Of ``int8`` (four unsigned
-        by signed) and ``bfloat16`` LLVM IR of a function that adds these to sums:
-        ``multiply_fours`` and ``multiply_pairs``.
-    matrices
-        LLVM's names of instructions that multiply whole matrices, by the type in them:
-        ``bfloat16``, and ``int8``, unsigned by signed.
-    multiply_adds
-        Vector multiply-adds a cycle that processors may reach.
-    weight_cycles
-        Cycles in which a vector of weights comes from the second-level cache.
-    crowding
-        Factor of a register tile's time if it has weights in several vectors and leaves few
-        registers free: where it can, LLVM loads weights of the next channel into these.
-    """
-
+    #: float32 values in one vector register.
     lanes: int
+    #: Vector registers that the instruction set names.
     registers: int
+    #: Has an instruction that adds a product to a number, and rounds the sum once (FMA).
     fuses: bool = False
+    #: Has an instruction that rounds float32 to bfloat16.
     rounds: bool = False
+    #: Instructions that estimate the reciprocals of float32, by how many at once.
     reciprocals: Mapping[int, Estimate] = field(default_factory=dict[int, Estimate])
+    #: Instructions that add up the products of packs of 32 bits, by the type in the packs. Of
+    #: ``int16`` LLVM's name of one that gives the sum of each pair. Of ``int8`` (four unsigned by
+    #: signed) and ``bfloat16`` LLVM IR of a function that adds these to sums: ``multiply_fours``
+    #: and ``multiply_pairs``.
     products: Mapping[str, str] = field(default_factory=dict[str, str])
+    #: LLVM's names of instructions that multiply whole matrices, by the type in them: ``bfloat16``,
+    #: and ``int8``, unsigned by signed.
     matrices: Mapping[str, str] = field(default_factory=dict[str, str])
+    #: Vector multiply-adds a cycle that processors may reach.
     multiply_adds: tuple[float, ...] = (2.0,)
+    #: Cycles in which a vector of weights comes from the second-level cache.
     weight_cycles: float = 2.0
+    #: Factor of a register tile's time if it has weights in several vectors and leaves few
+    #: registers free: where it can, LLVM loads weights of the next channel into these.
     crowding: float = 1.0
 
 
 @dataclass(frozen=True)
 class Level:
-    """A level of an architecture, which many processors have; features are named as in LLVM.
+    """A level of an architecture, which many processors have; features are named as in LLVM."""
 
-    Attributes
-    ----------
-    name
-        As in ``--arch``, in targets and in files.
-    features
-        The features that tell this level from those below.
-    target
-        The data of a TVM target of this level, besides kind and cores.
-    processor
-        A processor of this level: LLVM of older TVMs does not know the levels by name.
-    flops
-        FLOPs a cycle and core of two units that multiply and add vectors.
-    beyond
-        Features that processors may have beyond the level, by the form of units that uses them.
-    """
-
+    #: As in ``--arch``, in targets and in files.
     name: str
+    #: The features that tell this level from those below.
     features: frozenset[str]
+    #: The data of a TVM target of this level, besides kind and cores.
     target: Mapping[str, Any]
+    #: A processor of this level: LLVM of older TVMs does not know the levels by name.
     processor: str
+    #: FLOPs a cycle and core of two units that multiply and add vectors.
     flops: int
+    #: Features that processors may have beyond the level, by the form of units that uses them.
     beyond: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     def attributes(self, forms: Collection[str], present: Collection[str]) -> list[str]:

@@ -39,20 +39,13 @@ class KernelPhase:
 
 @dataclass(frozen=True, slots=True)
 class Artefact:
-    """The description of a compiled kernel.
+    """The description of a compiled kernel."""
 
-    Attributes
-    ----------
-    key
-        Names the kernel.
-    phases
-        Its functions, in the order in which they run.
-    scratch
-        (shape, dtype) of the buffers that it needs while it runs.
-    """
-
+    #: Names the kernel.
     key: str
+    #: Its functions, in the order in which they run.
     phases: tuple[KernelPhase, ...]
+    #: (shape, dtype) of the buffers that it needs while it runs.
     scratch: tuple[tuple[tuple[int, ...], str], ...]
 
 

@@ -14,47 +14,31 @@ from runtime_ext.kernels.spec import Contraction, Normalisation, PhysicalShape, 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A depthwise convolution or a pooling, and a product of a single row of all pixels.
+    """A depthwise convolution or a pooling, and a product of a single row of all pixels."""
 
-    Attributes
-    ----------
-    buffers
-        Physical shapes of the function's buffers.
-    first, second
-        The kernels, either of which may be the product.
-    rows
-        Rows of pixels of a tile: of all channels, or where the product is the first, of a block
-        of its channels.
-    """
-
+    #: Physical shapes of the function's buffers.
     buffers: tuple[PhysicalShape, ...]
+    #: The kernels, either of which may be the product.
     first: Pooling | Contraction
     second: Contraction | Pooling
+    #: Rows of pixels of a tile: of all channels, or where the product is the first, of a block of
+    #: its channels.
     rows: int
 
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """Scores of queries and keys, their softmax, and the product of that with values.
+    """Scores of queries and keys, their softmax, and the product of that with values."""
 
-    Attributes
-    ----------
-    buffers
-        Physical shapes of the function's buffers.
-    scores
-        The product of queries and keys; None if the scores are read from memory.
-    softmax
-        The softmax of the scores, row by row.
-    values
-        The product of the softmax's result with the values.
-    rows
-        Rows of queries of a tile, each with the scores of all keys.
-    """
-
+    #: Physical shapes of the function's buffers.
     buffers: tuple[PhysicalShape, ...]
+    #: The product of queries and keys; None if the scores are read from memory.
     scores: Product | None
+    #: The softmax of the scores, row by row.
     softmax: Normalisation
+    #: The product of the softmax's result with the values.
     values: Product
+    #: Rows of queries of a tile, each with the scores of all keys.
     rows: int
 
 

@@ -13,48 +13,33 @@ THREADS = 128
 
 @dataclass(frozen=True, slots=True)
 class Blocking:
-    """The cut of a contraction's work on a CPU.
+    """The cut of a contraction's work on a CPU."""
 
-    Attributes
-    ----------
-    pixels, vectors
-        The register tile: output pixels by vectors of output channels.
-    unroll
-        Input channels a step of the innermost loop, a divisor of all; None for a rule of thumb.
-    tiles
-        Tiles to aim at where rows are few: enough to balance lanes, few enough to keep the
-        calls long. Rows with borders are cut only for more than :data:`USUAL_TILES`.
-    blocks_outer
-        Whether all pixels pass before the next block of weights; None for a rule of thumb.
-    """
-
+    #: The register tile: output pixels by vectors of output channels.
     pixels: int
     vectors: int
+    #: Input channels a step of the innermost loop, a divisor of all; None for a rule of thumb.
     unroll: int | None = None
+    #: Tiles to aim at where rows are few: enough to balance lanes, few enough to keep the calls
+    #: long. Rows with borders are cut only for more than :data:`USUAL_TILES`.
     tiles: int = USUAL_TILES
+    #: Whether all pixels pass before the next block of weights; None for a rule of thumb.
     blocks_outer: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GemmTile:
-    """The cut of a contraction's work on a GPU: blocks of rows (pixels) by columns (channels).
+    """The cut of a contraction's work on a GPU: blocks of rows (pixels) by columns (channels)."""
 
-    Attributes
-    ----------
-    rows, columns, depth
-        Rows and columns of a block, and steps of the reduction that it holds in shared memory.
-    thread_rows, thread_columns
-        Rows and columns of one of its threads. Where these take fewer than :data:`THREADS`
-        threads, as many teams of threads as fit share the depth of each slab, and add up.
-    splits
-        Blocks that share the reduction of one tile.
-    """
-
+    #: Rows and columns of a block, and steps of the reduction that it holds in shared memory.
     rows: int
     columns: int
     depth: int
+    #: Rows and columns of one of its threads. Where these take fewer than :data:`THREADS` threads,
+    #: as many teams of threads as fit share the depth of each slab, and add up.
     thread_rows: int
     thread_columns: int
+    #: Blocks that share the reduction of one tile.
     splits: int
 
     @property

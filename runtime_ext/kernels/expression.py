@@ -27,21 +27,14 @@ _LARGEST = 3.4028234663852886e38
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The position of a tensor's elements in a buffer of a kernel.
+    """The position of a tensor's elements in a buffer of a kernel."""
 
-    Attributes
-    ----------
-    buffer
-        Index of the buffer among the kernel's.
-    offset
-        Element of the origin.
-    strides
-        Elements to the next point along each of the four axes of the kernel's grid;
-        0 where the tensor is broadcast. Vectors lie along the last axis.
-    """
-
+    #: Index of the buffer among the kernel's.
     buffer: int
+    #: Element of the origin.
     offset: int
+    #: Elements to the next point along each of the four axes of the kernel's grid; 0 where the
+    #: tensor is broadcast. Vectors lie along the last axis.
     strides: tuple[int, int, int, int]
 
     def shifted(self, axis: int, by: int) -> Access:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import tvm
@@ -17,7 +15,7 @@ from runtime_ext.kernels.default_schedule import default_schedule
 from runtime_ext.kernels.float_edges import unsimplified, with_float_edges
 from runtime_ext.kernels.function_builder import RELAX_BUILDERS
 from runtime_ext.kernels.phases import Phases, split_phases
-from runtime_ext.kernels.relax_function import calling_module, operator_name
+from runtime_ext.kernels.relax_function import calling_module, node_digest, operator_name
 from tvm_ios.errors import UserError
 from tvm_ios.shapes.extent import symbols_in
 
@@ -26,17 +24,11 @@ _SCANS = frozenset({"relax.cumsum", "relax.cumprod"})
 
 @dataclass(frozen=True, slots=True)
 class Generic:
-    """A Relax function of one operator, in the model's layouts.
+    """A Relax function of one operator, in the model's layouts."""
 
-    Attributes
-    ----------
-    function
-        The function; its parameters and then its results are the kernel's buffers.
-    shapes
-        The buffers' shapes and types, for the key.
-    """
-
+    #: The function; its parameters and then its results are the kernel's buffers.
     function: Any
+    #: The buffers' shapes and types, for the key.
     shapes: tuple[tuple[tuple[int, ...], str], ...]
 
     @property
@@ -45,7 +37,7 @@ class Generic:
         return _name(self.function)
 
     def __repr__(self) -> str:
-        return f"Generic({_digest(self.function)}, {self.shapes})"
+        return f"Generic({node_digest(self.function)}, {self.shapes})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +48,7 @@ class Scheduled:
     shapes: tuple[tuple[tuple[int, ...], str], ...]
 
     def __repr__(self) -> str:
-        return f"Scheduled({_digest(self.function)}, {self.shapes})"
-
-
-@lru_cache(maxsize=4096)
-def _digest(function: Any) -> str:
-    """Return a hash that different functions do not share.
-
-    TVM's structural hash may collide: a constant -1 has that of 3.
-    """
-    return hashlib.sha256(tvm.ir.save_json(function).encode()).hexdigest()
+        return f"Scheduled({node_digest(self.function)}, {self.shapes})"
 
 
 def lower_generic(spec: Generic | Scheduled, target: Any) -> Phases:

@@ -14,70 +14,47 @@ Two = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image in a buffer of a call.
+    """An image in a buffer of a call."""
 
-    Attributes
-    ----------
-    argument
-        Index of its buffer among the call's.
-    offset
-        Element of that buffer at which it begins.
-    extents
-        Images, channels, rows, columns.
-    strides
-        Elements to the next along each of these.
-    """
-
+    #: Index of its buffer among the call's.
     argument: int
+    #: Element of that buffer at which it begins.
     offset: int
+    #: Images, channels, rows, columns.
     extents: Four
+    #: Elements to the next along each of these.
     strides: Four
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryConvolution:
-    """``result = relu(convolution(data, weight) + bias + residual)``, or less of it.
+    """``result = relu(convolution(data, weight) + bias + residual)``, or less of it."""
 
-    Attributes
-    ----------
-    data, result
-        The images that are read and written.
-    weight
-        The buffer that holds the weights:
-        ``[output channel][input channel of a group][row][column]``, or, with ``channels_last``, the
-        input channel innermost.
-    filter
-        Extents of the weights in the first of these orders.
-    channels_last
-        See ``weight``.
-    pads, strides, dilations
-        Along rows and columns; pads are the same at both ends.
-    groups
-        Groups of channels.
-    bias
-        The buffer of a number for each output channel; None for no bias, and then neither
-        residual nor activation.
-    residual
-        An image that is added, which lies as the result does.
-    relu
-        Whether negative results become zero.
-    precision
-        The precision in which images are stored and products made: see
-        :class:`runtime_ext.cuda.compiler.CudaKernelCompiler`.
-    """
-
+    #: The images that are read and written.
     data: Image
     result: Image
+    #: The buffer that holds the weights: ``[output channel][input channel of a
+    #: group][row][column]``, or, with ``channels_last``, the input channel innermost.
     weight: int
+    #: Extents of the weights in the first of these orders.
     filter: Four
+    #: See ``weight``.
     channels_last: bool
+    #: Along rows and columns; pads are the same at both ends.
     pads: Two
     strides: Two
     dilations: Two
+    #: Groups of channels.
     groups: int
+    #: The buffer of a number for each output channel; None for no bias, and then neither residual
+    #: nor activation.
     bias: int | None
+    #: An image that is added, which lies as the result does.
     residual: Image | None
+    #: Whether negative results become zero.
     relu: bool
+    #: The precision in which images are stored and products made: see
+    #: :class:`runtime_ext.cuda.compiler.CudaKernelCompiler`.
     precision: str
 
     def __post_init__(self) -> None:

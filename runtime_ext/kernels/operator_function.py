@@ -10,6 +10,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from runtime_ext.kernels.function_builder import FunctionBuilder
+from runtime_ext.kernels.relax_function import with_attributes
 
 #: Operators that sum products, and whose result's type can be chosen.
 _PRODUCTS = frozenset(
@@ -56,10 +57,7 @@ def _wide(builder: relax.BlockBuilder, call: Any) -> Any:
     if str(call.op.name) in _SUMS:
         wide = [builder.emit(relax.op.astype(value, "float32")) for value in call.args]
         return builder.emit(relax.Call(call.op, wide, call.attrs, call.ty_args))
-    info = type(call.attrs).__tvm_ffi_type_info__
-    fields = {field.name: getattr(call.attrs, field.name) for field in info.fields}
-    attrs = tvm.ir.make_node(info.type_key, **{**fields, "out_dtype": "float32"})
-    return builder.emit(relax.Call(call.op, call.args, attrs, call.ty_args))
+    return builder.emit(with_attributes(call, out_dtype="float32"))
 
 
 def astype(shape: Sequence[int], dtype: str, to: str) -> Any:

@@ -16,23 +16,15 @@ from tvm_ios.shapes.extent import Symbol
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One outer loop of a PrimFunc as a function of buffers and a tile range.
+    """One outer loop of a PrimFunc as a function of buffers and a tile range."""
 
-    Attributes
-    ----------
-    function
-        PrimFunc of the buffers named by ``arguments``, ``begin`` and ``end``.
-    tiles
-        Extent of the loop.
-    arguments
-        Indices into the original parameters followed by the scratch buffers.
-    scalars
-        Names of the symbols whose values are parameters, between the buffers and the range.
-    """
-
+    #: PrimFunc of the buffers named by ``arguments``, ``begin`` and ``end``.
     function: Any
+    #: Extent of the loop.
     tiles: int
+    #: Indices into the original parameters followed by the scratch buffers.
     arguments: tuple[int, ...]
+    #: Names of the symbols whose values are parameters, between the buffers and the range.
     scalars: tuple[str, ...] = ()
 
 

@@ -1,6 +1,6 @@
 """An operator that TVM's Relax lacks: all steps of an LSTM, GRU or RNN in one direction.
 
-Its arguments are those of the operators of :mod:`tvm_ios.onnx.rewrites.recurrent_loops`, without
+Its arguments are those of the operators of :mod:`tvm_ios.onnx.rewrites.recurrence.loops`, without
 those that are not given.
 """
 
@@ -20,29 +20,19 @@ NAME = "tvm_ios.recurrence"
 
 @dataclass(frozen=True, slots=True)
 class Recurrent:
-    """The attributes of the operator.
+    """The attributes of the operator."""
 
-    Attributes
-    ----------
-    kind
-        ``lstm``, ``gru`` or ``rnn``.
-    activations
-        ``relu``, ``sigmoid`` or ``tanh`` for each of ONNX's f, g and h.
-    reverse
-        Whether the last step comes first.
-    late
-        Whether a GRU resets after the product with the state.
-    given
-        The names of the optional arguments that are given, in order.
-    memory
-        Whether the last memory is a second result.
-    """
-
+    #: ``lstm``, ``gru`` or ``rnn``.
     kind: str
+    #: ``relu``, ``sigmoid`` or ``tanh`` for each of ONNX's f, g and h.
     activations: tuple[str, ...]
+    #: Whether the last step comes first.
     reverse: bool
+    #: Whether a GRU resets after the product with the state.
     late: bool
+    #: The names of the optional arguments that are given, in order.
     given: tuple[str, ...]
+    #: Whether the last memory is a second result.
     memory: bool
 
     @staticmethod

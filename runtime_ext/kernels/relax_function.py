@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -91,6 +93,30 @@ def operator_name(call: Any) -> str:
         op: Any = call.op
         return str(op.name)
     raise ValueError(f"a unit holds {type(call).__name__}, which is no operator; legalise it first")
+
+
+def attributes_of(call: Any) -> dict[str, Any]:
+    """Return the attributes of an operator's call by name."""
+    if call.attrs is None:
+        return {}
+    fields = type(call.attrs).__tvm_ffi_type_info__.fields
+    return {field.name: getattr(call.attrs, field.name) for field in fields}
+
+
+def with_attributes(call: Any, **changed: Any) -> Any:
+    """Return an operator's call with some attributes changed."""
+    key = type(call.attrs).__tvm_ffi_type_info__.type_key
+    attrs = tvm.ir.make_node(key, **attributes_of(call) | changed)
+    return relax.Call(call.op, call.args, attrs, call.ty_args)
+
+
+@lru_cache(maxsize=4096)
+def node_digest(node: Any) -> str:
+    """Return a hash that different functions or expressions do not share.
+
+    TVM's structural hash may collide: a constant -1 has that of 3.
+    """
+    return hashlib.sha256(tvm.ir.save_json(node).encode()).hexdigest()
 
 
 def called_operators(function: Any) -> list[str]:

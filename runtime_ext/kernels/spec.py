@@ -19,18 +19,12 @@ Numbers = Literal["uint8", "int16", "bfloat16"]
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """The storage of a tensor's numbers, which kernels read and write as float32.
+    """The storage of a tensor's numbers, which kernels read and write as float32."""
 
-    Attributes
-    ----------
-    numbers
-        ``bfloat16``: rounded, the bits in buffers of ``uint16``; or the integer type of tensors
-        that hold integers.
-    shift
-        Added to integers, so that none is negative.
-    """
-
+    #: ``bfloat16``: rounded, the bits in buffers of ``uint16``; or the integer type of tensors that
+    #: hold integers.
     numbers: Numbers
+    #: Added to integers, so that none is negative.
     shift: int = 0
 
     @property
@@ -63,20 +57,13 @@ def extents(shape: PhysicalShape) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement that stores an expression into a buffer.
+    """A statement that stores an expression into a buffer."""
 
-    Attributes
-    ----------
-    value
-        The expression. Its loads, like ``target``, are relative to channel ``begin``.
-    target
-        The elements that are written.
-    begin, count
-        The range of the kernel's channels.
-    """
-
+    #: The expression. Its loads, like ``target``, are relative to channel ``begin``.
     value: Expr
+    #: The elements that are written.
     target: Access
+    #: The range of the kernel's channels.
     begin: int
     count: int
 
@@ -108,85 +95,66 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """A convolution, or a matrix product as the convolution of a single row of pixels.
+    """A convolution, or a matrix product as the convolution of a single row of pixels."""
 
-    Attributes
-    ----------
-    buffers
-        Physical shapes of the function's buffers.
-    batch, window, channels, groups
-        Extents; ``channels`` are the input channels of one group.
-    data
-        The input; ``prologue`` is applied to what is read (``acc`` stands for it).
-    weight
-        The buffer that holds the packed weights
-        ``[block][kernel row][kernel column][input channel][output channel of the block]``.
-    parts
-        Output channels that are packed together: those of each group, or of each output of a
-        split. Each part is padded to whole blocks.
-    blocking
-        The device's cut; :data:`~runtime_ext.kernels.cut.UNCUT` until it is chosen.
-    """
-
+    #: Physical shapes of the function's buffers.
     buffers: tuple[PhysicalShape, ...]
+    #: Extents; ``channels`` are the input channels of one group.
     batch: int
     window: Window
     channels: int
     groups: int
+    #: The input; ``prologue`` is applied to what is read (``acc`` stands for it).
     data: Access
+
     prologue: Expr
+    #: The buffer that holds the packed weights ``[block][kernel row][kernel column][input
+    #: channel][output channel of the block]``.
     weight: int
+    #: Output channels that are packed together: those of each group, or of each output of a split.
+    #: Each part is padded to whole blocks.
     parts: tuple[int, ...]
+    #: The device's cut; :data:`~runtime_ext.kernels.cut.UNCUT` until it is chosen.
     blocking: ContractionCut
+
     statements: tuple[Statement, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """Products of two matrices that are both data, for each image and height of the grid.
-
-    Attributes
-    ----------
-    grid
-        Images, heights, rows.
-    columns, depth
-        Extents of the second matrix.
-    data
-        The first matrix; its last stride is along the depth.
-    other
-        The second matrix; its third stride is along the depth, its last, 1, along the columns.
-    """
+    """Products of two matrices that are both data, for each image and height of the grid."""
 
     buffers: tuple[PhysicalShape, ...]
+    #: Images, heights, rows.
     grid: tuple[int, int, int]
+    #: Extents of the second matrix.
     columns: int
     depth: int
+    #: The first matrix; its last stride is along the depth.
     data: Access
+    #: The second matrix; its third stride is along the depth, its last, 1, along the columns.
     other: Access
+
     statements: tuple[Statement, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Pooling:
-    """A reduction over a window, channel by channel: pooling, or a depthwise convolution.
-
-    Attributes
-    ----------
-    kind
-        ``"max"``; ``"sum"``; ``"mean"``, over the pixels that exist; or ``"depthwise"``.
-    weight
-        The buffer that holds a depthwise convolution's weights ``[kernel row][kernel column]
-        [channel]``; None for pooling.
-    """
+    """A reduction over a window, channel by channel: pooling, or a depthwise convolution."""
 
     buffers: tuple[PhysicalShape, ...]
+    #: ``"max"``; ``"sum"``; ``"mean"``, over the pixels that exist; or ``"depthwise"``.
     kind: str
+
     batch: int
     window: Window
     channels: int
     data: Access
     prologue: Expr
+    #: The buffer that holds a depthwise convolution's weights ``[kernel row][kernel column]
+    #: [channel]``; None for pooling.
     weight: int | None
+
     statements: tuple[Statement, ...]
 
 
@@ -205,50 +173,41 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Normalisation:
-    """Softmax or layer normalisation of every run of ``count`` elements along the last axis.
-
-    Attributes
-    ----------
-    kind
-        ``"softmax"`` or ``"layer_norm"`` (without scale and bias, which are statements').
-    grid
-        Extents of the other axes.
-    epsilon
-        The epsilon of a layer normalisation.
-    """
+    """Softmax or layer normalisation of every run of ``count`` elements along the last axis."""
 
     buffers: tuple[PhysicalShape, ...]
+    #: ``"softmax"`` or ``"layer_norm"`` (without scale and bias, which are statements').
     kind: str
+    #: Extents of the other axes.
     grid: tuple[int, int, int]
+
     count: int
     data: Access
     prologue: Expr
+    #: The epsilon of a layer normalisation.
     epsilon: float
+
     statements: tuple[Statement, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Interpolation:
-    """An image enlarged by whole factors.
-
-    Attributes
-    ----------
-    pixels
-        Rows and columns of the input.
-    rows, columns
-        For each result between one input and the next, ``(first, weight)``: the result is
-        ``(1 - weight) * input[i + first] + weight * input[i + first + 1]``, of the inputs that
-        exist, or else the nearest of them.
-    """
+    """An image enlarged by whole factors."""
 
     buffers: tuple[PhysicalShape, ...]
     batch: int
+    #: Rows and columns of the input.
     pixels: tuple[int, int]
+
     channels: int
     data: Access
     prologue: Expr
+    #: For each result between one input and the next, ``(first, weight)``: the result is ``(1 -
+    #: weight) * input[i + first] + weight * input[i + first + 1]``, of the inputs that exist, or
+    #: else the nearest of them.
     rows: tuple[tuple[int, float], ...]
     columns: tuple[tuple[int, float], ...]
+
     statements: tuple[Statement, ...]
 
 
@@ -263,22 +222,15 @@ class Pointwise:
 
 @dataclass(frozen=True, slots=True)
 class Interleave:
-    """Expressions of equally many channels, one channel of each in turn.
-
-    Attributes
-    ----------
-    values
-        One for each group; channel ``c`` of group ``i`` becomes channel ``c * groups + i``.
-    target
-        The target's access; contiguous along the channels.
-    count
-        Channels of a group.
-    """
+    """Expressions of equally many channels, one channel of each in turn."""
 
     buffers: tuple[PhysicalShape, ...]
     grid: tuple[int, int, int]
+    #: One for each group; channel ``c`` of group ``i`` becomes channel ``c * groups + i``.
     values: tuple[Expr, ...]
+    #: The target's access; contiguous along the channels.
     target: Access
+    #: Channels of a group.
     count: int
 
 
@@ -288,51 +240,38 @@ class Recurrence:
 
     Accesses are over a grid whose axes are steps, rows of the batch, one, and gates or elements of
     a state.
-
-    Attributes
-    ----------
-    kind, activations, reverse, late
-        See :class:`runtime_ext.kernels.recurrence_operator.Recurrent`.
-    steps, batch, hidden
-        Extents.
-    gates
-        What the inputs contribute to the gates, one after another, with all biases.
-    weight
-        The buffer that holds the packed weights ``[block][element of the state][gate][element of
-        the block]``.
-    width
-        Elements of a state in a block; 0 until the device chooses.
-    scale
-        The buffer of the scales of products, by gate; None unless each state is quantised to eight
-        bits, as weights are.
-    bias, peepholes
-        The buffers of a late GRU's bias, in its last part, or of a quantised LSTM's, and of
-        peepholes, or None.
-    state, memory
-        The state and the memory before the first step; None if they are zeros.
-    target
-        The states of all steps.
-    last
-        The last memory; None if nothing reads it.
     """
 
     buffers: tuple[PhysicalShape, ...]
+    #: See :class:`runtime_ext.kernels.recurrence_operator.Recurrent`.
     kind: str
     activations: tuple[str, ...]
     reverse: bool
     late: bool
+    #: Extents.
     steps: int
     batch: int
     hidden: int
+    #: What the inputs contribute to the gates, one after another, with all biases.
     gates: Access
+    #: The buffer that holds the packed weights ``[block][element of the state][gate][element of the
+    #: block]``.
     weight: int
+    #: Elements of a state in a block; 0 until the device chooses.
     width: int
+    #: The buffer of the scales of products, by gate; None unless each state is quantised to eight
+    #: bits, as weights are.
     scale: int | None
+    #: The buffers of a late GRU's bias, in its last part, or of a quantised LSTM's, and of
+    #: peepholes, or None.
     bias: int | None
     peepholes: int | None
+    #: The state and the memory before the first step; None if they are zeros.
     state: Access | None
     memory: Access | None
+    #: The states of all steps.
     target: Access
+    #: The last memory; None if nothing reads it.
     last: Access | None
 
     @property

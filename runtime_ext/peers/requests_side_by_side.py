@@ -54,56 +54,37 @@ class Way:
 
 @dataclass(frozen=True)
 class Serving:
-    """The throughput and latencies of ways to serve requests.
+    """The throughput and latencies of ways to serve requests."""
 
-    Attributes
-    ----------
-    samples
-        For each way the seconds of each sample; the i-th ones of all were taken in turn.
-    latencies
-        For each way the seconds of every request of these samples.
-    requests
-        Number of requests of a sample.
-    errors
-        For each way the largest difference to the reference over all outputs, relative to the
-        output's largest value; only beside peers.
-    reference
-        The way whose outputs the others were compared with: that of the first peer, or else the
-        first of ours.
-    failed
-        Peers that could not serve, with a sentence each.
-    """
-
+    #: For each way the seconds of each sample; the i-th ones of all were taken in turn.
     samples: Samples
+    #: For each way the seconds of every request of these samples.
     latencies: Mapping[str, Sequence[float]]
+    #: Number of requests of a sample.
     requests: int
+    #: For each way the largest difference to the reference over all outputs, relative to the
+    #: output's largest value; only beside peers.
     errors: Mapping[str, float] = field(default_factory=dict[str, float])
+    #: The way whose outputs the others were compared with: that of the first peer, or else the
+    #: first of ours.
     reference: str = ""
+    #: Peers that could not serve, with a sentence each.
     failed: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True)
 class Peers:
-    """Peers that serve the same requests beside our executables.
+    """Peers that serve the same requests beside our executables."""
 
-    Attributes
-    ----------
-    names
-        Names in :mod:`runtime_ext.peers.registry`.
-    onnx
-        The model that they read, without the tail if our executables have one.
-    lanes
-        Threads of each.
-    precision
-        The precision of the programs, and of peers that have it; outputs may differ accordingly.
-    verified
-        Whether nothing is timed if outputs differ by more.
-    """
-
+    #: Names in :mod:`runtime_ext.peers.registry`.
     names: Sequence[str]
+    #: The model that they read, without the tail if our executables have one.
     onnx: Path
+    #: Threads of each.
     lanes: int
+    #: The precision of the programs, and of peers that have it; outputs may differ accordingly.
     precision: str = "float32"
+    #: Whether nothing is timed if outputs differ by more.
     verified: bool = True
 
 
@@ -203,11 +184,7 @@ def _compete(ways: Mapping[str, Way], in_flight: int, rules: Rules, peers: Peers
 
 
 def _errors(
-    results: Mapping[str, Sequence[Array]],
-    reference: str,
-    peers: Peers,
-    *,
-    quantised: bool,
+    results: Mapping[str, Sequence[Array]], reference: str, peers: Peers, *, quantised: bool
 ) -> dict[str, float]:
     """Return the largest relative difference of each way's outputs to the reference's.
 

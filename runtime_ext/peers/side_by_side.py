@@ -40,62 +40,42 @@ _FILES = ("onnx", "simplified", "tvm")
 
 @dataclass(frozen=True)
 class SideBySide:
-    """The executables and peers that run side by side, and the rules of the contest.
+    """The executables and peers that run side by side, and the rules of the contest."""
 
-    Attributes
-    ----------
-    executables
-        Folders or ``.tar`` files by name, at least one, which have to run; they are loaded in this
-        order, and the first one names the inputs.
-    lanes
-        Threads of each peer; executables have their lanes.
-    rules
-        How many runs to time, and for how long.
-    peers
-        Names in :mod:`runtime_ext.peers.registry`.
-    onnx, simplified, tvm
-        The files that the peers read, as of :class:`runtime_ext.peers.model_files.ModelFiles`.
-    precision
-        The precision of the programs, and of peers that have it; outputs may differ accordingly.
-    verified
-        Whether nothing is timed if outputs differ by more.
-    own_error
-        Error of the outputs by rounding alone, relative to the largest; 0 unless it was measured.
-    """
-
+    #: Folders or ``.tar`` files by name, at least one, which have to run; they are loaded in this
+    #: order, and the first one names the inputs.
     executables: Mapping[str, Path]
+    #: Threads of each peer; executables have their lanes.
     lanes: int
+    #: How many runs to time, and for how long.
     rules: Rules
+    #: Names in :mod:`runtime_ext.peers.registry`.
     peers: Sequence[str] = ()
+    #: The files that the peers read, as of :class:`runtime_ext.peers.model_files.ModelFiles`.
     onnx: Path | None = None
     simplified: Path | None = None
     tvm: Path | None = None
+    #: The precision of the programs, and of peers that have it; outputs may differ accordingly.
     precision: str = "float32"
+    #: Whether nothing is timed if outputs differ by more.
     verified: bool = True
+    #: Error of the outputs by rounding alone, relative to the largest; 0 unless it was measured.
     own_error: float = 0.0
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The times and the errors of runners.
+    """The times and the errors of runners."""
 
-    Attributes
-    ----------
-    samples
-        For each runner the seconds of its runs; the i-th ones of all were taken in turn.
-    errors
-        For each runner the largest difference to the reference over all outputs, relative to
-        the output's largest value.
-    reference
-        The runner whose outputs the others were compared with: the first peer that runs, or else
-        the first executable.
-    failed
-        Peers that could not run the model, with a sentence each.
-    """
-
+    #: For each runner the seconds of its runs; the i-th ones of all were taken in turn.
     samples: Samples
+    #: For each runner the largest difference to the reference over all outputs, relative to the
+    #: output's largest value.
     errors: Mapping[str, float]
+    #: The runner whose outputs the others were compared with: the first peer that runs, or else the
+    #: first executable.
     reference: str
+    #: Peers that could not run the model, with a sentence each.
     failed: Mapping[str, str]
 
 

@@ -12,21 +12,15 @@ from runtime_ext.relay.tuning_log import BLOCK_KNOBS
 
 @dataclass(frozen=True)
 class AutotvmTask:
-    """A tunable operator, once for all its occurrences in the model.
+    """A tunable operator, once for all its occurrences in the model."""
 
-    Attributes
-    ----------
-    name
-        The name of the first unit, or of merged units joined by ``+``, that has it.
-    weight
-        The number of times that a run of the model computes it.
-    merged
-        The number of merge candidates that it could compute.
-    """
-
+    #: The name of the first unit, or of merged units joined by ``+``, that has it.
     name: str
+
     task: Any
+    #: The number of times that a run of the model computes it.
     weight: int
+    #: The number of merge candidates that it could compute.
     merged: int
 
     @property

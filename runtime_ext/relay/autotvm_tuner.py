@@ -11,12 +11,7 @@ import numpy as np
 from tvm import autotvm
 from tvm.autotvm.tuner import XGBTuner
 
-from runtime_ext.relay.autotvm_task import (
-    AutotvmTask,
-    default_index,
-    free_layout,
-    keep_layout,
-)
+from runtime_ext.relay.autotvm_task import AutotvmTask, default_index, free_layout, keep_layout
 from runtime_ext.relay.tuning_file import AutotvmRecord, OpenAutotvmLog
 from tvm_ios.measuring.tuning import TunedKernel, TuningLimits
 

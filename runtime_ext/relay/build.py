@@ -11,8 +11,8 @@ import tvm
 
 from runtime_ext.execution.buffers import content_key
 from runtime_ext.execution.built_model import BuiltModel
-from runtime_ext.execution.kernel_files import PACKAGES
 from runtime_ext.execution.model_program import constant_outputs
+from runtime_ext.execution.packages.kernel_files import PACKAGES
 from runtime_ext.execution.ports import ports
 from runtime_ext.ir_form import attached_schedule, output_names
 from runtime_ext.machine.this_machine import available_lanes

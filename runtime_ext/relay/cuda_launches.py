@@ -20,22 +20,16 @@ class RelayKernelError(UserError):
 
 @dataclass(frozen=True)
 class KernelLaunch:
-    """One launch of a kernel.
+    """One launch of a kernel."""
 
-    Attributes
-    ----------
-    kernel
-        Name of the kernel's function in the generated source.
-    arguments
-        Numbers of the launching function's buffers, and after these of its scratch buffers.
-    shared_bytes
-        Dynamic shared memory of a block.
-    """
-
+    #: Name of the kernel's function in the generated source.
     kernel: str
+    #: Numbers of the launching function's buffers, and after these of its scratch buffers.
     arguments: tuple[int, ...]
+
     grid: LaunchExtents
     block: LaunchExtents
+    #: Dynamic shared memory of a block.
     shared_bytes: int
 
 

@@ -42,21 +42,15 @@ _KERNEL = re.compile(
 
 @dataclass(frozen=True)
 class CudaLibrary:
-    """CUDA kernels of a module that ``relay.build`` built.
+    """CUDA kernels of a module that ``relay.build`` built."""
 
-    Attributes
-    ----------
-    factory
-        The graph executor's factory module, which has no machine code.
-    forms
-        The launches of each of its functions.
-    kernels
-        The kernels by symbol.
-    """
-
+    #: The graph executor's factory module, which has no machine code.
     factory: Any
+    #: The launches of each of its functions.
     forms: Mapping[str, KernelLaunches]
+
     target: tvm.target.Target
+    #: The kernels by symbol.
     kernels: Mapping[str, Launchable]
 
     def function(self, symbol: str) -> Launchable:

@@ -29,26 +29,17 @@ class KernelForm(Protocol):
 
 @dataclass(frozen=True)
 class UnitGraph:
-    """Units of a built module.
+    """Units of a built module."""
 
-    Attributes
-    ----------
-    graph
-        One operator for each unit; its inputs are data.
-    code
-        For each unit its kernels. The parameters are its inputs, ``constants`` and its outputs.
-    constants
-        For each unit the names of the constants among its parameters.
-    places
-        For each unit its stage and group.
-    constant_outputs
-        For each output that is a constant its name.
-    """
-
+    #: One operator for each unit; its inputs are data.
     graph: OpGraph
+    #: For each unit its kernels. The parameters are its inputs, ``constants`` and its outputs.
     code: tuple[UnitCode, ...]
+    #: For each unit the names of the constants among its parameters.
     constants: tuple[tuple[str, ...], ...]
+    #: For each unit its stage and group.
     places: tuple[tuple[int, int], ...]
+    #: For each output that is a constant its name.
     constant_outputs: Mapping[int, str]
 
 
@@ -129,11 +120,7 @@ class _Reader:
         return UnitGraph(graph, tuple(code), tuple(constants), places, constant_outputs)
 
     def _unit(
-        self,
-        name: str,
-        number: int,
-        members: Sequence[int],
-        readers: Mapping[_Entry, set[int]],
+        self, name: str, number: int, members: Sequence[int], readers: Mapping[_Entry, set[int]]
     ) -> tuple[Operator, UnitCode, tuple[str, ...]]:
         written = [entry for node in members for entry in self._writes(node)]
         read = dict.fromkeys(e for node in members for e in self._reads(node))

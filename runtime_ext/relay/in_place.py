@@ -26,61 +26,39 @@ from tvm_ios.program.program import ALIGNMENT, BufferType, Part, PhaseCall, Unit
 
 @dataclass(frozen=True)
 class Concatenation:
-    """A unit that only concatenates.
+    """A unit that only concatenates."""
 
-    Attributes
-    ----------
-    axis
-        The axis of the result along which it joins.
-    inputs
-        The number of tensors that the unit reads, constants included.
-    fields
-        The inputs that it joins, in order.
-    """
-
+    #: The axis of the result along which it joins.
     axis: int
+    #: The number of tensors that the unit reads, constants included.
     inputs: int
+    #: The inputs that it joins, in order.
     fields: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class TensorRange:
-    """A tensor that is a range of another one.
+    """A tensor that is a range of another one."""
 
-    Attributes
-    ----------
-    whole
-        The type of the other tensor.
-    axis
-        The axis of the range; all extents before it are 1.
-    extent
-        The extent of the range along the axis.
-    offset
-        The byte at which it begins.
-    """
-
+    #: The type of the other tensor.
     whole: BufferType
+    #: The axis of the range; all extents before it are 1.
     axis: int
+    #: The extent of the range along the axis.
     extent: int
+    #: The byte at which it begins.
     offset: int
 
 
 @dataclass(frozen=True)
 class SlicedTensors:
-    """The arrangement of a graph's tensors in memory.
+    """The arrangement of a graph's tensors in memory."""
 
-    Attributes
-    ----------
-    cuts
-        For each tensor that lies in another one, its range there.
-    parts
-        The same in the form that programs take.
-    silent
-        Concatenations that write nothing, because all their fields lie in the result.
-    """
-
+    #: For each tensor that lies in another one, its range there.
     cuts: Mapping[int, TensorRange]
+    #: The same in the form that programs take.
     parts: Mapping[int, Part]
+    #: Concatenations that write nothing, because all their fields lie in the result.
     silent: frozenset[int]
 
     def of(self, tensors: Iterable[int]) -> TensorRanges:
@@ -94,20 +72,13 @@ TensorRanges = tuple[TensorRange | None, ...]
 
 @dataclass(frozen=True)
 class InPlace:
-    """Units whose concatenations do not copy fields that lie in their result already.
+    """Units whose concatenations do not copy fields that lie in their result already."""
 
-    Attributes
-    ----------
-    code
-        The code of each unit, for tensors that lie in others.
-    parts
-        For each tensor that lies in another one, its part of that.
-    sliced
-        For each new symbol in the code the symbol that it calls, and the slices of its arguments.
-    """
-
+    #: The code of each unit, for tensors that lie in others.
     code: tuple[UnitCode, ...]
+    #: For each tensor that lies in another one, its part of that.
     parts: Mapping[int, Part]
+    #: For each new symbol in the code the symbol that it calls, and the slices of its arguments.
     sliced: Sliced
 
 

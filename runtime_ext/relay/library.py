@@ -26,23 +26,15 @@ from tvm_ios.files.atomic import temporary_folder
 
 @dataclass(frozen=True)
 class ArgumentSlice:
-    """A kernel argument that is a range of the outermost axis of the buffer that is passed.
+    """A kernel argument that is a range of the outermost axis of the buffer that is passed."""
 
-    Attributes
-    ----------
-    argument
-        Its place among the kernel's buffers.
-    axis
-        The axis of the range; all extents before it are 1.
-    extent
-        The extent of the range along the axis.
-    offset
-        The byte at which it begins.
-    """
-
+    #: Its place among the kernel's buffers.
     argument: int
+    #: The axis of the range; all extents before it are 1.
     axis: int
+    #: The extent of the range along the axis.
     extent: int
+    #: The byte at which it begins.
     offset: int
 
 
@@ -52,21 +44,15 @@ Sliced = dict[str, tuple[str, tuple[ArgumentSlice, ...]]]
 
 @dataclass(frozen=True)
 class RelayLibrary:
-    """The kernels that ``relay.build`` made of a module, for a CPU.
+    """The kernels that ``relay.build`` made of a module, for a CPU."""
 
-    Attributes
-    ----------
-    factory
-        The graph executor's factory module.
-    forms
-        The loops of each kernel.
-    sliced
-        Additional symbols: kernels with some arguments sliced out of larger tensors.
-    """
-
+    #: The graph executor's factory module.
     factory: Any
+    #: The loops of each kernel.
     forms: Mapping[str, KernelLoops]
+
     target: tvm.target.Target
+    #: Additional symbols: kernels with some arguments sliced out of larger tensors.
     sliced: Sliced = field(default_factory=dict[str, tuple[str, tuple[ArgumentSlice, ...]]])
 
     def function(self, symbol: str) -> Any:

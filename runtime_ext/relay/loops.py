@@ -20,18 +20,12 @@ _STACK_BYTES = 1024
 
 @dataclass(frozen=True)
 class KernelLoops:
-    """The parallel loops of a kernel, which run one after another.
+    """The parallel loops of a kernel, which run one after another."""
 
-    Attributes
-    ----------
-    tiles
-        Number of tiles of each loop; each is one call of the loop's body. Empty if the kernel is
-        not a sequence of parallel loops; it then runs whole.
-    workspace
-        Bytes that the loops share.
-    """
-
+    #: Number of tiles of each loop; each is one call of the loop's body. Empty if the kernel is not
+    #: a sequence of parallel loops; it then runs whole.
     tiles: tuple[int, ...]
+    #: Bytes that the loops share.
     workspace: int = 0
 
     @property

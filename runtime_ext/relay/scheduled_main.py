@@ -19,23 +19,15 @@ Place = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class ScheduledMain:
-    """The calls of ``main`` in a scheduled module.
+    """The calls of ``main`` in a scheduled module."""
 
-    Attributes
-    ----------
-    module
-        The module, with a ``main`` that binds nothing but calls of kernels.
-    bindings
-        The variable and the call of each kernel, in order.
-    result
-        The expression that it returns.
-    places
-        For each call its unit, stage and group.
-    """
-
+    #: The module, with a ``main`` that binds nothing but calls of kernels.
     module: tvm.IRModule
+    #: The variable and the call of each kernel, in order.
     bindings: tuple[tuple[relay.Var, relay.Call], ...]
+    #: The expression that it returns.
     result: Any
+    #: For each call its unit, stage and group.
     places: tuple[Place, ...]
 
 

@@ -16,12 +16,7 @@ from runtime_ext.relay.autotvm_task import AutotvmTask
 from runtime_ext.relay.tuning_file import open_autotvm_log
 from runtime_ext.target_architecture import cuda_arch
 from tvm_ios.errors import UserError
-from tvm_ios.measuring.tuning import (
-    ModelToTune,
-    TuningLimits,
-    TuningProgress,
-    TuningResult,
-)
+from tvm_ios.measuring.tuning import ModelToTune, TuningLimits, TuningProgress, TuningResult
 from tvm_ios.progress import Progress, silent
 
 

@@ -10,23 +10,15 @@ from runtime_ext.kernels.spec import Contraction
 
 @dataclass(frozen=True)
 class ContractionTask:
-    """A contraction of a model to be tuned, once for all places that compute it.
+    """A contraction of a model to be tuned, once for all places that compute it."""
 
-    Attributes
-    ----------
-    name
-        The name of the first unit, or of merged units joined by ``+``, that has it.
-    spec
-        The contraction with the default blocking.
-    weight
-        How many times a run of the model computes it.
-    merged
-        In how many places it could replace several units, by computing them merged.
-    """
-
+    #: The name of the first unit, or of merged units joined by ``+``, that has it.
     name: str
+    #: The contraction with the default blocking.
     spec: Contraction
+    #: How many times a run of the model computes it.
     weight: int
+    #: In how many places it could replace several units, by computing them merged.
     merged: int
 
     @property

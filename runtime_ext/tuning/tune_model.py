@@ -20,12 +20,7 @@ from runtime_ext.tuning.tuner import Timer, tune
 from runtime_ext.tuning_log.folder import compact, open_log, workload_name
 from runtime_ext.tuning_log.space import Space
 from runtime_ext.units.plans import plan_unit
-from tvm_ios.measuring.tuning import (
-    ModelToTune,
-    TuningLimits,
-    TuningProgress,
-    TuningResult,
-)
+from tvm_ios.measuring.tuning import ModelToTune, TuningLimits, TuningProgress, TuningResult
 
 
 def tune_model(

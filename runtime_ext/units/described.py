@@ -6,14 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from runtime_ext.kernels.expression import Access, Expr, map_accesses, windows
-from runtime_ext.kernels.spec import (
-    Contraction,
-    Pointwise,
-    Pooling,
-    Product,
-    Spec,
-    Statement,
-)
+from runtime_ext.kernels.spec import Contraction, Pointwise, Pooling, Product, Spec, Statement
 from runtime_ext.units.kernel_draft import KernelDraft
 from runtime_ext.units.pixel_rows import merge_pixels
 from runtime_ext.units.placed import Placed

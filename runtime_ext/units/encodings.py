@@ -17,14 +17,7 @@ from tvm import relax
 
 from runtime_ext.kernels.expression import Access
 from runtime_ext.kernels.relax_function import operator_name, results, static_shape
-from runtime_ext.kernels.spec import (
-    BFLOAT16,
-    Contraction,
-    Encoding,
-    Pointwise,
-    Statement,
-    accesses,
-)
+from runtime_ext.kernels.spec import BFLOAT16, Contraction, Encoding, Pointwise, Statement, accesses
 from runtime_ext.units.integers import MOVES, Bounds
 from runtime_ext.units.pixel_rows import merge_pixels
 from runtime_ext.units.placed import Placed
@@ -151,9 +144,7 @@ def _origins(
         yield from _origins(operand, bound, tensor_of, operators)
 
 
-def widened(
-    kernel: Placed[Contraction],
-) -> tuple[list[Placed[Pointwise]], Placed[Contraction]]:
+def widened(kernel: Placed[Contraction]) -> tuple[list[Placed[Pointwise]], Placed[Contraction]]:
     """Return kernels that decode a contraction's data, and the contraction that reads floats.
 
     No kernel is returned if the data are not encoded. Decoding first is cheaper than in registers,

@@ -16,28 +16,20 @@ PLAIN = (0, 1, 2, 3)
 
 @dataclass
 class KernelDraft:
-    """A kernel that may still gain statements.
+    """A kernel that may still gain statements."""
 
-    Attributes
-    ----------
-    anchor
-        The spec without statements; its buffer numbers are storages. None for a pointwise kernel.
-    extents
-        The extents of the logical axes.
-    axes
-        The logical axis of each of the grid's four.
-    phases
-        Of a transposed convolution: rows and columns of results for each point of the grid, their
-        channels side by side. Statements refer to the whole result.
-    placed
-        The kernel itself if it is complete and gains no statements.
-    """
-
+    #: The spec without statements; its buffer numbers are storages. None for a pointwise kernel.
     anchor: Anchor | None
+    #: The extents of the logical axes.
     extents: tuple[int, int, int, int]
+    #: The logical axis of each of the grid's four.
     axes: tuple[int, int, int, int]
+
     statements: list[Statement] = field(default_factory=list)
+    #: Of a transposed convolution: rows and columns of results for each point of the grid, their
+    #: channels side by side. Statements refer to the whole result.
     phases: tuple[int, int] = (1, 1)
+    #: The kernel itself if it is complete and gains no statements.
     placed: Placed[Any] | None = None
 
     @property

@@ -15,20 +15,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Placed(Generic[S]):
-    """A kernel whose buffers have storages.
+    """A kernel whose buffers have storages."""
 
-    Attributes
-    ----------
-    spec
-        The kernel.
-    places
-        The place of each of its buffers' storages in ``storages``.
-    storages
-        All storages of the unit, to which :meth:`add` may append.
-    """
-
+    #: The kernel.
     spec: S
+    #: The place of each of its buffers' storages in ``storages``.
     places: tuple[int, ...]
+    #: All storages of the unit, to which :meth:`add` may append.
     storages: list[Storage]
 
     def storage(self, buffer: int) -> Storage:

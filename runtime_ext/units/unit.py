@@ -35,29 +35,20 @@ Workload = Spec | Chained | FormKernel | Generic | Scheduled | LibraryConvolutio
 
 @dataclass(frozen=True)
 class UnitSource:
-    """The function of a unit, and how its tensors are stored.
+    """The function of a unit, and how its tensors are stored."""
 
-    Attributes
-    ----------
-    function
-        A Relax function of high-level operators on NCHW images. Its attribute ``num_input``
-        says how many leading parameters are data; the others are constants.
-    layouts
-        For each data input and then each output ``"NHWC"`` or ``""`` (as in the function), or
-        its slice of a wider tensor.
-    in_place
-        The data inputs of a concatenation that are already inside its output.
-    integers
-        For each parameter the range of integers that it holds, or None; empty if nothing is known.
-    encodings
-        For each data input and then each output its encoding; None if it is stored as in the
-        function. Empty if all are.
-    """
-
+    #: A Relax function of high-level operators on NCHW images. Its attribute ``num_input`` says how
+    #: many leading parameters are data; the others are constants.
     function: Any
+    #: For each data input and then each output ``"NHWC"`` or ``""`` (as in the function), or its
+    #: slice of a wider tensor.
     layouts: tuple[Layout, ...]
+    #: The data inputs of a concatenation that are already inside its output.
     in_place: frozenset[int] = frozenset()
+    #: For each parameter the range of integers that it holds, or None; empty if nothing is known.
     integers: tuple[Bounds | None, ...] = ()
+    #: For each data input and then each output its encoding; None if it is stored as in the
+    #: function. Empty if all are.
     encodings: tuple[Encoding | None, ...] = ()
 
     @cached_property

@@ -65,33 +65,23 @@ class PeriodicRange:
 
 @dataclass
 class Storage:
-    """A buffer of the unit.
+    """A buffer of the unit."""
 
-    Attributes
-    ----------
-    role
-        Input, constant, output or scratch.
-    number
-        The index of the function's parameter (input, constant) or output.
-    shape
-        Its physical shape.
-    producer
-        The last kernel that writes it; -1 for inputs and constants.
-    transform
-        The transform from a constant of the model to this buffer.
-    run
-        The elements that are the tensor; None if all are.
-    encoding
-        The encoding of its float32 numbers; None if they are stored unchanged.
-    """
-
+    #: Input, constant, output or scratch.
     role: Role
+    #: The index of the function's parameter (input, constant) or output.
     number: int
+    #: Its physical shape.
     shape: tuple[int, ...]
+
     dtype: str = "float32"
+    #: The last kernel that writes it; -1 for inputs and constants.
     producer: int = -1
+    #: The transform from a constant of the model to this buffer.
     transform: ParamTransform = field(default_factory=ParamTransform)
+    #: The elements that are the tensor; None if all are.
     run: PeriodicRange | None = None
+    #: The encoding of its float32 numbers; None if they are stored unchanged.
     encoding: Encoding | None = None
 
     @property

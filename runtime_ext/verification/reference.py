@@ -38,20 +38,13 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class ComparedModel:
-    """A model with which programs are compared.
+    """A model with which programs are compared."""
 
-    Attributes
-    ----------
-    original
-        As it is written in its own framework; None where that is TVM.
-    simple
-        The simplified ONNX model; None for a model that did not come from ONNX.
-    tvm_outputs
-        Returns the outputs of TVM's own build for some samples of inputs.
-    """
-
+    #: As it is written in its own framework; None where that is TVM.
     original: Original | None
+    #: The simplified ONNX model; None for a model that did not come from ONNX.
     simple: onnx.ModelProto | None
+    #: Returns the outputs of TVM's own build for some samples of inputs.
     tvm_outputs: Callable[[Sequence[Inputs]], Outputs]
 
 

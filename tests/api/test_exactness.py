@@ -57,10 +57,7 @@ def kept(module: MeasuredModule[RelaxUnits], candidates: Candidates, reference: 
 
 @pytest.mark.parametrize(("largest", "stays"), [(1e-4, True), (1e-9, False)])
 def test_a_form_is_taken_back_where_it_rounds_too_much(
-    module: MeasuredModule[RelaxUnits],
-    monkeypatch: pytest.MonkeyPatch,
-    largest: float,
-    stays: bool,
+    module: MeasuredModule[RelaxUnits], monkeypatch: pytest.MonkeyPatch, largest: float, stays: bool
 ) -> None:
     monkeypatch.setattr(exactness, "LARGEST", largest)
     candidates, inputs, direct = filtered(module)

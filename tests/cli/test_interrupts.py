@@ -129,8 +129,8 @@ module.{name} = killed
 @pytest.mark.parametrize(
     "accident",
     [
-        ("runtime_ext.execution.package", "seal", "before(*arguments, **options)"),
-        ("runtime_ext.execution.package", "_sync", ""),
+        ("runtime_ext.execution.packages.package", "seal", "before(*arguments, **options)"),
+        ("runtime_ext.execution.packages.package", "_sync", ""),
         ("runtime_ext.cpu.compiler", "object_code", ""),
         ("runtime_ext.cpu.compiler", "link", "before(*arguments, **options)"),
         ("tvm_ios.costs.log", "_write", 'os.write(arguments[0], b\'{"key": "ha\')'),

@@ -10,12 +10,7 @@ from hypothesis import strategies as st
 
 from tests.random_dags import graph_of
 from tvm_ios.costs.analytic import AnalyticCost, merged_work
-from tvm_ios.costs.kernel_estimate import (
-    KernelEstimate,
-    fastest_alone,
-    product_forms,
-    unit_kernels,
-)
+from tvm_ios.costs.kernel_estimate import KernelEstimate, fastest_alone, product_forms, unit_kernels
 from tvm_ios.devices.device import DeviceDescription, load_device
 from tvm_ios.graph.elements import Operator, Tensor
 from tvm_ios.graph.op_graph import OpGraph

@@ -13,12 +13,7 @@ from hypothesis import strategies as st
 from runtime_ext.deployment.choice import Shapes, all_shapes, choose, verdicts
 from runtime_ext.deployment.machine import Machine
 from tvm_ios.deployment.entry import Entry, OpenAxis, TensorType, batch_of
-from tvm_ios.deployment.registry import (
-    DeploymentError,
-    Registry,
-    read_registry,
-    write_registry,
-)
+from tvm_ios.deployment.registry import DeploymentError, Registry, read_registry, write_registry
 from tvm_ios.files.atomic import temporary_folder
 
 #: What code of each level needs, as far as these tests go.

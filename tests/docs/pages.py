@@ -40,18 +40,12 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A line for a shell.
+    """A line for a shell."""
 
-    Attributes
-    ----------
-    line
-        As it is written, without its comment.
-    shown
-        Whether it stands in a block, to be typed as it is. What stands in a sentence may leave
-        out arguments.
-    """
-
+    #: As it is written, without its comment.
     line: str
+    #: Whether it stands in a block, to be typed as it is. What stands in a sentence may leave out
+    #: arguments.
     shown: bool
 
     @property

@@ -26,17 +26,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "dynamic_models.md"
 
 @dataclass(frozen=True)
 class Example:
-    """A model, and what it is run with.
+    """A model, and what it is run with."""
 
-    Attributes
-    ----------
-    draw
-        Makes the model; its docstring says what it is.
-    shapes
-        The shapes of its dynamic inputs.
-    """
-
+    #: Makes the model; its docstring says what it is.
     draw: Callable[[], Any]
+    #: The shapes of its dynamic inputs.
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
 
 

@@ -12,22 +12,13 @@ import tvm
 from tvm.script import tirx as T
 
 from runtime_ext.execution.executable import Executable
-from runtime_ext.execution.package import seal
+from runtime_ext.execution.packages.package import seal
 from runtime_ext.execution.ports import Port
 from runtime_ext.machine.cpu_features import required_features
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.memory_plan import MemoryPlan
-from tvm_ios.program.program import (
-    Buffer,
-    BufferType,
-    KernelUse,
-    Launch,
-    Part,
-    Program,
-    Role,
-    Wait,
-)
+from tvm_ios.program.program import Buffer, BufferType, KernelUse, Launch, Part, Program, Role, Wait
 from tvm_ios.schedule.schedule import Schedule
 
 #: What a package for a CPU holds.
@@ -63,10 +54,7 @@ def upper(
 
 @T.prim_func
 def lower_half(
-    x: T.Buffer((8, 4), "float32"),
-    y: T.Buffer((8, 4), "float32"),
-    begin: T.int32,
-    end: T.int32,
+    x: T.Buffer((8, 4), "float32"), y: T.Buffer((8, 4), "float32"), begin: T.int32, end: T.int32
 ):
     T.func_attr({"global_symbol": "lower_half", "tirx.noalias": True})
     for i in T.serial(end - begin):

@@ -13,7 +13,7 @@ from relay_passes import SearchOptions
 from relay_passes.load import load_model
 from runtime_ext.execution.executable import load
 from runtime_ext.execution.foreign_build import ForeignBuild
-from runtime_ext.execution.package import seal
+from runtime_ext.execution.packages.package import seal
 from runtime_ext.execution.ports import Port
 from runtime_ext.execution.runtime_module import load_module
 from runtime_ext.native_errors import ExecutableError, SessionError

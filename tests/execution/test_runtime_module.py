@@ -20,25 +20,14 @@ import tvm_ffi
 
 from runtime_ext.execution import runtime_module
 from runtime_ext.execution.executable import Executable
-from runtime_ext.execution.package import seal
+from runtime_ext.execution.packages.package import seal
 from runtime_ext.native_errors import ExecutableError, ForkError, SessionError
 from tests.cpp_compiler import compiler
-from tests.execution.small_executable import (
-    IMAGE,
-    PROGRAM,
-    SHAPE,
-    STEPS,
-    WEIGHTS,
-    change,
-)
+from tests.execution.small_executable import IMAGE, PROGRAM, SHAPE, STEPS, WEIGHTS, change
 from tests.refusals import refused
 from tvm_ios.files.array_files import Array
 from tvm_ios.program.memory_plan import MemoryPlan
-from tvm_ios.program.program import (
-    Buffer,
-    BufferType,
-    Role,
-)
+from tvm_ios.program.program import Buffer, BufferType, Role
 
 
 def expected() -> dict[str, Array]:

@@ -162,10 +162,7 @@ def test_what_needs_more_says_what(site: Path) -> None:
 
 @T.prim_func
 def with_a_function_by_name(
-    x: T.Buffer((2, 50), "float32"),
-    y: T.Buffer((2, 50), "float32"),
-    begin: T.int32,
-    end: T.int32,
+    x: T.Buffer((2, 50), "float32"), y: T.Buffer((2, 50), "float32"), begin: T.int32, end: T.int32
 ):
     T.func_attr({"global_symbol": "curve", "tirx.noalias": True})
     for i in T.serial(end - begin):

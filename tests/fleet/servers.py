@@ -21,17 +21,11 @@ _STARTS = 120.0
 
 @dataclass
 class Processes:
-    """A tracker and its servers.
+    """A tracker and its servers."""
 
-    Attributes
-    ----------
-    tracker
-        Where the tracker listens.
-    servers
-        The servers' processes by their addresses, in the order in which they were started.
-    """
-
+    #: Where the tracker listens.
     tracker: Address
+    #: The servers' processes by their addresses, in the order in which they were started.
     servers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property

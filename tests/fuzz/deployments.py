@@ -13,7 +13,7 @@ import numpy as np
 from runtime_ext.deployment.adding import NewEntry, add_entry
 from runtime_ext.deployment.deployment import load_deployment
 from runtime_ext.execution.executable import Executable, load
-from runtime_ext.execution.package import seal, sealed_sums
+from runtime_ext.execution.packages.package import seal, sealed_sums
 
 from .models import SHAPE
 from .mutators import Random, damage_bytes, damage_json, disarrange_json

@@ -21,19 +21,13 @@ _LARGEST = 6000
 
 @dataclass(frozen=True)
 class Value:
-    """A tensor of float32 in a network.
+    """A tensor of float32 in a network."""
 
-    Attributes
-    ----------
-    name, shape
-        As in the model.
-    exact
-        Whether every correct program computes the same bits: only then may it be rounded,
-        compared or sorted.
-    """
-
+    #: As in the model.
     name: str
     shape: tuple[int, ...]
+    #: Whether every correct program computes the same bits: only then may it be rounded, compared
+    #: or sorted.
     exact: bool
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 
 from runtime_ext.execution.executable import load
-from runtime_ext.execution.package import seal
+from runtime_ext.execution.packages.package import seal
 from tvm_ios.costs.analytic import AnalyticCost
 from tvm_ios.costs.log import MeasurementLog
 from tvm_ios.costs.log_lines import read_header

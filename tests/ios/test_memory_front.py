@@ -110,9 +110,7 @@ def problems(draw: st.DrawFn) -> tuple[OpGraph, list[int], TableCost]:
 
 @given(problems())
 @examples(120)
-def test_the_front_is_that_of_all_schedules(
-    problem: tuple[OpGraph, list[int], TableCost],
-) -> None:
+def test_the_front_is_that_of_all_schedules(problem: tuple[OpGraph, list[int], TableCost]) -> None:
     graph, blocks, cost = problem
     front = pareto_front(graph, blocks, cost, PARALLEL, PRUNING, lambda *_: False)
     for point in front:

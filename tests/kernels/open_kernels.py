@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pytest
 import tvm
 
 from runtime_ext.cpu.kernel_build import build_kernel
 from runtime_ext.isa.levels import isa_of
 from runtime_ext.kernels.spec import extents
+from tests.kernels.kernel_harness import AVX2, AVX512, host_target
 from tvm_ios.files.array_files import Array
 from tvm_ios.program.program import LINE
 from tvm_ios.shapes.extent import at_values, evaluate
 
+TARGETS = {"avx2": AVX2} | ({"avx512": AVX512} if host_target() is AVX512 else {})
+on_targets = pytest.mark.parametrize("target", TARGETS)
+rng = np.random.default_rng(0)
 #: What is behind a tensor's slack, and may not change.
 _GUARD = np.float32(-123.25)
 
@@ -68,3 +74,37 @@ class OpenKernel:
             assert (whole[-LINE:] == _GUARD).all(), "written behind the slack"
             results.append(whole[:size].reshape(shape))
         return results
+
+
+@cache
+def kernel_of(spec: Any, target: str) -> OpenKernel:
+    return OpenKernel(spec, TARGETS[target])
+
+
+def random(*shape: int) -> Array:
+    return rng.standard_normal(shape, np.float32)
+
+
+def nothing(*shape: int) -> Array:
+    return np.full(shape, np.nan, np.float32)
+
+
+def compared(
+    kernel: OpenKernel,
+    values: Mapping[str, int],
+    arrays: Sequence[Array],
+    want: Array,
+    tolerance: float = 1e-5,
+    floor: float = 0.0,
+) -> None:
+    """Compare the last tensor's first elements of each row, and the bits of two partitions.
+
+    Errors are relative to the largest element, or to ``floor`` if that is larger.
+    """
+    tiles = kernel.tiles(values)
+    got = kernel.run(values, arrays)[-1]
+    parts = kernel.run(values, arrays, rng.integers(0, tiles + 1, 3).tolist())[-1]
+    have = got[..., : want.shape[-1]]
+    assert have.tobytes() == parts[..., : want.shape[-1]].tobytes(), values
+    error = np.abs(have - want).max() / max(floor, np.abs(want).max())
+    assert error < tolerance, (values, error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import product
 from typing import Any
 
@@ -25,26 +24,17 @@ from runtime_ext.kernels.spec import (
     Statement,
     Window,
 )
-from tests.kernels.kernel_harness import AVX2, AVX512, host_target
-from tests.kernels.open_kernels import OpenKernel
+from tests.kernels import open_kernels
+from tests.kernels.open_kernels import TARGETS, OpenKernel, kernel_of, nothing, on_targets, random
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.program.constant_transform import packing
 from tvm_ios.shapes.extent import Symbol, evaluate, extent_of
 
-TARGETS = {"avx2": AVX2} | ({"avx512": AVX512} if host_target() is AVX512 else {})
-on_targets = pytest.mark.parametrize("target", TARGETS)
-
 B = extent_of(Symbol("batch", 1, 8, hint=2))
 H = extent_of(Symbol("height", 1, 300, hint=13))
 W = extent_of(Symbol("width", 1, 300, hint=29))
 RELU: Expr = ("max", ACC, ("const", 0.0))
-
-rng = np.random.default_rng(0)
-
-
-def random(*shape: int) -> Array:
-    return rng.standard_normal(shape, np.float32)
 
 
 @dataclass(frozen=True)
@@ -90,18 +80,7 @@ def compared(
     kernel: OpenKernel, values: Mapping[str, int], arrays: Sequence[Array], want: Array
 ) -> None:
     """Compare the last tensor, and the bits of two partitions."""
-    tiles = kernel.tiles(values)
-    nothing = np.full(want.shape, np.nan, np.float32)
-    got = kernel.run(values, [*arrays, nothing])[-1]
-    parts = kernel.run(values, [*arrays, nothing], rng.integers(0, tiles + 1, 3).tolist())[-1]
-    assert got.tobytes() == parts.tobytes(), values
-    error = np.abs(got - want).max() / max(1.0, np.abs(want).max())
-    assert error < 1e-5, (values, error)
-
-
-@cache
-def kernel_of(spec: Any, target: str) -> OpenKernel:
-    return OpenKernel(spec, TARGETS[target])
+    open_kernels.compared(kernel, values, [*arrays, nothing(*want.shape)], want, floor=1.0)
 
 
 def convolution(

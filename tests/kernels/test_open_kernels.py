@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,15 +25,20 @@ from runtime_ext.kernels.spec import (
     Statement,
     Window,
 )
-from tests.kernels.kernel_harness import AVX2, AVX512, host_target
-from tests.kernels.open_kernels import OpenKernel
+from tests.kernels.kernel_harness import AVX2
+from tests.kernels.open_kernels import (
+    TARGETS,
+    OpenKernel,
+    compared,
+    kernel_of,
+    nothing,
+    on_targets,
+    random,
+)
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.program.constant_transform import packing
 from tvm_ios.shapes.extent import Symbol, evaluate, extent_of
-
-TARGETS = {"avx2": AVX2} | ({"avx512": AVX512} if host_target() is AVX512 else {})
-on_targets = pytest.mark.parametrize("target", TARGETS)
 
 B = extent_of(Symbol("batch", 1, 8, hint=1))
 L = extent_of(Symbol("length", 1, 512, hint=128))
@@ -47,44 +50,12 @@ HEADS = 3
 #: All small lengths, of every remainder of vectors and register tiles, and some large ones.
 SHAPES = [(1, length) for length in (*range(1, 60), 64, 200)] + [(3, 5), (8, 1), (2, 33)]
 
-rng = np.random.default_rng(0)
-
-
-def random(*shape: int) -> Array:
-    return rng.standard_normal(shape, np.float32)
-
 
 def in_rows(array: Array, row: int) -> Array:
     """The last axis in rows of memory; what is behind it is no number."""
     whole = np.full((*array.shape[:-1], row), np.nan, np.float32)
     whole[..., : array.shape[-1]] = array
     return whole
-
-
-def nothing(*shape: int) -> Array:
-    return np.full(shape, np.nan, np.float32)
-
-
-def compared(
-    kernel: OpenKernel,
-    values: Mapping[str, int],
-    arrays: Sequence[Array],
-    want: Array,
-    tolerance: float = 1e-5,
-) -> None:
-    """Compare the last tensor's first elements of each row, and the bits of two partitions."""
-    tiles = kernel.tiles(values)
-    got = kernel.run(values, arrays)[-1]
-    parts = kernel.run(values, arrays, rng.integers(0, tiles + 1, 3).tolist())[-1]
-    have = got[..., : want.shape[-1]]
-    assert have.tobytes() == parts[..., : want.shape[-1]].tobytes(), values
-    error = np.abs(have - want).max() / np.abs(want).max()
-    assert error < tolerance, (values, error)
-
-
-@cache
-def kernel_of(spec: Any, target: str) -> OpenKernel:
-    return OpenKernel(spec, TARGETS[target])
 
 
 def shapes() -> Iterator[dict[str, int]]:

@@ -29,29 +29,23 @@ class SleepingDevice:
     """Says what a program takes by its content; equal programs take the same.
 
     It answers when it has been asked about as many as it takes, or nobody else asks for a while.
-
-    Attributes
-    ----------
-    concurrency
-        How many programs it takes at once.
-    untimed
-        Of which programs there is no time.
-    calls
-        Programs that it was asked about.
-    most
-        How many it was asked about at once.
-    rounds
-        How many times it was asked about one when it was asked about no other.
     """
 
+    #: How many programs it takes at once.
     concurrency: int
+    #: Of which programs there is no time.
     untimed: Callable[[Program], bool] = lambda program: False
+
     lanes: int = 2
     splits: bool = True
     name: str = "sleeping"
+    #: Programs that it was asked about.
     calls: int = 0
+    #: How many it was asked about at once.
     most: int = 0
+    #: How many times it was asked about one when it was asked about no other.
     rounds: int = 0
+
     _inside: int = 0
     _full: int = 0
     _changed: threading.Condition = field(default_factory=threading.Condition)

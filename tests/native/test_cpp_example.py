@@ -31,10 +31,7 @@ TARGET = {"kind": "llvm", "mcpu": "x86-64-v2"}
 
 @T.prim_func
 def curve(
-    x: T.Buffer((2, 50), "float32"),
-    y: T.Buffer((2, 50), "float32"),
-    begin: T.int32,
-    end: T.int32,
+    x: T.Buffer((2, 50), "float32"), y: T.Buffer((2, 50), "float32"), begin: T.int32, end: T.int32
 ):
     T.func_attr({"global_symbol": "curve", "tirx.noalias": True})
     for i in T.serial(end - begin):

@@ -9,18 +9,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from tests.contrib_sketch import (
-    DOMAIN,
-    MASK,
-    QKV,
-    N,
-    X,
-    ints,
-    normal,
-    one,
-    packed,
-    require_same,
-)
+from tests.contrib_sketch import DOMAIN, MASK, QKV, N, X, ints, normal, one, packed, require_same
 from tests.onnx_sketch import kinds, run_on
 from tests.refusals import refused
 from tvm_ios.graph.elements import GraphError

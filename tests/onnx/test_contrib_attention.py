@@ -9,18 +9,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from tests.contrib_sketch import (
-    MASK,
-    QKV,
-    RNG,
-    D,
-    H,
-    N,
-    ints,
-    normal,
-    one,
-    require_same,
-)
+from tests.contrib_sketch import MASK, QKV, RNG, D, H, N, ints, normal, one, require_same
 from tests.onnx_sketch import run_on
 from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.simplify import simplify

@@ -8,11 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-from tests.contrib_sketch import (
-    X,
-    normal,
-    one,
-)
+from tests.contrib_sketch import X, normal, one
 from tests.onnx_sketch import run_on
 from tvm_ios.onnx.simplify import simplify
 

@@ -14,7 +14,7 @@ from tests.refusals import refused
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.graph.units import form_units
 from tvm_ios.onnx.graph import graph_from_onnx
-from tvm_ios.onnx.rewrites import recurrent
+from tvm_ios.onnx.rewrites.recurrence import cells
 from tvm_ios.onnx.simplify import simplify
 
 STEPS, BATCH, FEATURES, HIDDEN = 4, 2, 5, 3
@@ -185,7 +185,7 @@ def test_what_cannot_be_unrolled_is_refused(change: str, named: str) -> None:
 def test_many_steps_are_said_to_take_long(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recurrent, "_MANY", 7)
+    monkeypatch.setattr(cells, "_MANY", 7)
     for steps in (7, 8):
         simplify(layer("GRU", steps=steps), cells=True)
     (said,) = caplog.messages

@@ -13,7 +13,7 @@ from relay_passes.relax.importer import import_onnx
 from tests.onnx.test_recurrent import BATCH, FEATURES, HIDDEN, STEPS, layer
 from tests.onnx_sketch import Sketch, kinds, simplify_checked
 from tvm_ios.onnx.graph import graph_from_onnx
-from tvm_ios.onnx.rewrites.recurrent_loops import DOMAIN
+from tvm_ios.onnx.rewrites.recurrence.loops import DOMAIN
 from tvm_ios.onnx.simplify import simplify
 
 

@@ -31,17 +31,11 @@ _RANDOM = {
 
 @dataclass(frozen=True)
 class Case:
-    """One model of the suite in one form.
+    """One model of the suite in one form."""
 
-    Attributes
-    ----------
-    test
-        The suite's ``TestCase``.
-    kind, form
-        One of :data:`KINDS`, one of :data:`FORMS`.
-    """
-
+    #: The suite's ``TestCase``.
     test: Any
+    #: One of :data:`KINDS`, one of :data:`FORMS`.
     kind: str
     form: str
 

@@ -17,17 +17,11 @@ from tvm_ios.shapes.ranges import Range
 
 @dataclass(frozen=True)
 class Computed:
-    """What a case computes.
+    """What a case computes."""
 
-    Attributes
-    ----------
-    outputs
-        In the model's order.
-    tail
-        What of the model another runtime computed, in a sentence; empty if nothing.
-    """
-
+    #: In the model's order.
     outputs: Sequence[Array]
+    #: What of the model another runtime computed, in a sentence; empty if nothing.
     tail: str = ""
 
 

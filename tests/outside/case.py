@@ -17,26 +17,17 @@ from tvm_ios.files.array_files import Array
 
 @dataclass(frozen=True)
 class Case:
-    """A model and its inputs.
+    """A model and its inputs."""
 
-    Attributes
-    ----------
-    model
-        An ``onnx.ModelProto``, or a ``torch.nn.Module``.
-    feeds
-        Inputs by name, in the model's order.
-    expected
-        The outputs, where no other runtime reads the model.
-    rtol
-        The relative difference that is allowed; wider where eight bits are rounded.
-    steps
-        By how much integers may differ: of a number just between two either may be taken.
-    """
-
+    #: An ``onnx.ModelProto``, or a ``torch.nn.Module``.
     model: Any
+    #: Inputs by name, in the model's order.
     feeds: Mapping[str, Array]
+    #: The outputs, where no other runtime reads the model.
     expected: Sequence[Array] | None = None
+    #: The relative difference that is allowed; wider where eight bits are rounded.
     rtol: float = 1e-3
+    #: By how much integers may differ: of a number just between two either may be taken.
     steps: int = 0
 
 

@@ -15,12 +15,7 @@ from onnx import numpy_helper
 from runtime_ext.execution.ports import Port
 from runtime_ext.peers.model_files import ModelFiles
 from runtime_ext.peers.peer import PeerError
-from runtime_ext.peers.registry import (
-    OURS,
-    peer_named,
-    peers_to_compare,
-    serve_peers,
-)
+from runtime_ext.peers.registry import OURS, peer_named, peers_to_compare, serve_peers
 from runtime_ext.peers.requests_side_by_side import Peers, Way, serve_side_by_side
 from tests.execution.small_executable import small_executable
 from tests.onnx_sketch import Sketch, run_on

@@ -40,9 +40,7 @@ _LIMIT = 5.0
 
 @examples(40)
 @given(dags(8))
-def test_without_time_the_best_stages_of_one_order_are_found(
-    predecessors: tuple[int, ...],
-) -> None:
+def test_without_time_the_best_stages_of_one_order_are_found(predecessors: tuple[int, ...]) -> None:
     graph = graph_of(predecessors)
     problem, model = Problem.of(graph, 40), _COSTS.stages
     assert model is not None

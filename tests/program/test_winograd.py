@@ -9,12 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_ios.program.constant_transform import ParamTransform
-from tvm_ios.program.winograd import (
-    can_filter,
-    filtering,
-    share_of_products,
-    transformed_weights,
-)
+from tvm_ios.program.winograd import can_filter, filtering, share_of_products, transformed_weights
 
 FILTERINGS = [(2, 3), (4, 3), (6, 3), (2, 5), (4, 5), (2, 7), (4, 7), (6, 7)]
 

@@ -168,7 +168,7 @@ def seal(change: Callable[[Any], object], name: str = "meta.json") -> Callable[[
     """Change a file of the executable, and make its checksums right again."""
 
     def damage() -> None:
-        from runtime_ext.execution import package
+        from runtime_ext.execution.packages import package
 
         edit(f"out/{name}", change)()
         package.seal(Path("out"))

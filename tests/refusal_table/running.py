@@ -34,33 +34,22 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Row:
-    """One refusal.
+    """One refusal."""
 
-    Attributes
-    ----------
-    what
-        What is wrong, for people.
-    command
-        A command line, or a line of Python that begins with :func:`tvm_ios.api.load`.
-    prepare
-        Called in the folder, before the command.
-    full
-        The disk is full.
-    number
-        Signal to send once the command has begun to compile.
-    gpu
-        NVIDIA's driver is there: the tests' stand-in for it.
-    library
-        After this the sentence is another library's, which changes with its version, or a list
-        that grows.
-    """
-
+    #: What is wrong, for people.
     what: str
+    #: A command line, or a line of Python that begins with :func:`tvm_ios.api.load`.
     command: str
+    #: Called in the folder, before the command.
     prepare: Callable[[], object] = lambda: None
+    #: The disk is full.
     full: bool = False
+    #: Signal to send once the command has begun to compile.
     number: signal.Signals | None = None
+    #: NVIDIA's driver is there: the tests' stand-in for it.
     gpu: bool = False
+    #: After this the sentence is another library's, which changes with its version, or a list that
+    #: grows.
     library: str = ""
 
 

@@ -16,6 +16,8 @@ from tests.fast_run import examples
 from tvm_ios.shapes.extent import (
     OpenExtentError,
     Symbol,
+    bounds,
+    ceil_div,
     evaluate,
     extent_of,
     hint_of,
@@ -147,6 +149,16 @@ def test_the_numbers_that_an_extent_may_be() -> None:
     large = extent_of(Symbol("large", 1, 1 << 40, hint=9))
     assert numbers_in_range(large - 3 * large // 3, 4) == (0,)
     assert numbers_in_range(large, 100) is None
+
+
+def test_a_quotient_that_is_rounded_up_has_exact_bounds() -> None:
+    rows = extent_of(Symbol("rows", 1, 1 << 20, hint=9))
+    for divisor in range(1, 40):
+        tiles = ceil_div(rows, divisor)
+        assert bounds(tiles) == (1, -(-(1 << 20) // divisor))
+        for value in (1, divisor, divisor + 1, 12345):
+            assert evaluate(tiles, {"rows": value}) == ceil_div(value, divisor)
+            assert ceil_div(value, divisor) == -(-value // divisor)
 
 
 def test_whether_an_extent_may_be_positive() -> None:

@@ -13,14 +13,7 @@ from tests.onnx_sketch import Sketch
 from tvm_ios.devices.device import device_text
 from tvm_ios.sweep import content
 from tvm_ios.sweep.content import Job, Jobs, file_name
-from tvm_ios.sweep.tasks import (
-    CrossingTask,
-    MemoryTask,
-    SearchTask,
-    Task,
-    TaskLimits,
-    Workload,
-)
+from tvm_ios.sweep.tasks import CrossingTask, MemoryTask, SearchTask, Task, TaskLimits, Workload
 
 SEARCH = SearchTask(Workload("squeezenet"), "v100", "ios-both", (3, 8))
 

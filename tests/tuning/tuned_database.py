@@ -10,9 +10,7 @@ import tvm
 from tvm import relax, s_tir
 from tvm.s_tir import meta_schedule
 
-from tests.kernels.kernel_harness import (
-    make_unit,
-)
+from tests.kernels.kernel_harness import make_unit
 
 op = relax.op
 
@@ -40,10 +38,7 @@ def parallel(schedule: s_tir.Schedule, block: Any) -> None:
 
 
 def tuned_database(
-    folder: Path,
-    function: Any,
-    target: Any,
-    cut: Callable[[s_tir.Schedule, Any], None] = parallel,
+    folder: Path, function: Any, target: Any, cut: Callable[[s_tir.Schedule, Any], None] = parallel
 ) -> None:
     """A database with one record, as a tuner writes it, of each block cut alike."""
     normalise = tvm.get_global_func("tvm.s_tir.meta_schedule.normalize_mod")

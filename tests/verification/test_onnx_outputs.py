@@ -14,11 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from runtime_ext.verification import onnx_outputs
 from runtime_ext.verification.expected import expected_outputs
 from runtime_ext.verification.not_computed import NotComputed
-from runtime_ext.verification.onnx_outputs import (
-    evaluated_outputs,
-    named_by_model,
-    runtime_outputs,
-)
+from runtime_ext.verification.onnx_outputs import evaluated_outputs, named_by_model, runtime_outputs
 from tests.onnx_sketch import Sketch
 from tests.refusals import refused
 from tvm_ios.contest.outputs import Verify

@@ -15,32 +15,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KeptProgram:
-    """The program that was chosen, with all that is saved with it.
+    """The program that was chosen, with all that is saved with it."""
 
-    Attributes
-    ----------
-    model
-        The program and its kernels.
-    operators
-        The model's graph of operators.
-    tail
-        The end of the model, which runs after the program, if any.
-    policy
-        The policy of its schedule.
-    latency
-        Seconds of a run; None if it was not measured.
-    notes
-        The executable's notes on how it was made, as JSON.
-    remarks
-        Sentences for the user.
-    """
-
+    #: The program and its kernels.
     model: BuiltModel
+    #: The model's graph of operators.
     operators: OpGraph
+    #: The end of the model, which runs after the program, if any.
     tail: Tail | None
+    #: The policy of its schedule.
     policy: str
+    #: Seconds of a run; None if it was not measured.
     latency: float | None
+    #: The executable's notes on how it was made, as JSON.
     notes: Mapping[str, Any]
+    #: Sentences for the user.
     remarks: tuple[str, ...] = ()
 
 
@@ -76,7 +65,7 @@ class ExecutableOfItsOwn:
 
     def require_writable(self) -> None:
         """As :meth:`Destination.require_writable`."""
-        from runtime_ext.execution.package import require_writable
+        from runtime_ext.execution.packages.package import require_writable
 
         require_writable(self.path)
 

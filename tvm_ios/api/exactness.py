@@ -7,13 +7,7 @@ from math import inf, isinf
 from typing import TYPE_CHECKING, Any
 
 from tvm_ios.api.candidates import Candidates, build_candidates
-from tvm_ios.contest.outputs import (
-    Errors,
-    Reference,
-    difference,
-    largest_errors,
-    output_errors,
-)
+from tvm_ios.contest.outputs import Errors, Reference, difference, largest_errors, output_errors
 from tvm_ios.program import bfloat16, winograd
 from tvm_ios.progress import Progress
 from tvm_ios.schedule.schedule import Schedule

@@ -31,35 +31,23 @@ _SEARCHING = 0.5
 
 @dataclass(frozen=True)
 class Job:
-    """A model that is being optimised, with what all phases of the work need.
+    """A model that is being optimised, with what all phases of the work need."""
 
-    Attributes
-    ----------
-    loaded
-        The model as it was read.
-    module
-        Its units, compiled for the target.
-    options
-        The options of the call.
-    given
-        The schedule of the file that the user gave, to be tried too.
-    own
-        TVM's own build of the model.
-    clock
-        Times the phases, and enforces the time limit.
-    report
-        Called with (phase, done, total).
-    folder
-        A temporary folder.
-    """
-
+    #: The model as it was read.
     loaded: LoadedModel
+    #: Its units, compiled for the target.
     module: MeasuredModule[Any]
+    #: The options of the call.
     options: Options
+    #: The schedule of the file that the user gave, to be tried too.
     given: Schedule | None
+    #: TVM's own build of the model.
     own: TvmBuild
+    #: Times the phases, and enforces the time limit.
     clock: Clock
+    #: Called with (phase, done, total).
     report: Progress
+    #: A temporary folder.
     folder: Path
 
     @property

@@ -10,33 +10,22 @@ from tvm_ios.contest.pairs import PairedRatio
 
 @dataclass(frozen=True)
 class ServedWay:
-    """The measurements of one way to serve requests.
+    """The measurements of one way to serve requests."""
 
-    Attributes
-    ----------
-    way
-        Its name.
-    policy
-        The policy of its program's schedule.
-    lanes
-        The lanes that one request runs on.
-    workers
-        How many requests run at once.
-    requests_a_second
-        The median of samples.
-    p50, p99
-        Percentiles of the seconds that a request took, waiting included.
-    ratio
-        The median ratio of its time to that of one request after another, sample by sample.
-    """
-
+    #: Its name.
     way: str
+    #: The policy of its program's schedule.
     policy: str
+    #: The lanes that one request runs on.
     lanes: int
+    #: How many requests run at once.
     workers: int
+    #: The median of samples.
     requests_a_second: float
+    #: Percentiles of the seconds that a request took, waiting included.
     p50: float
     p99: float
+    #: The median ratio of its time to that of one request after another, sample by sample.
     ratio: float
 
     def to_json(self) -> dict[str, Any]:

@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 
 def tune_model(
-    model: AnyModel,
-    log: Path,
-    *,
-    time_limit: float | None = None,
-    **how: Any,
+    model: AnyModel, log: Path, *, time_limit: float | None = None, **how: Any
 ) -> TuningResult:
     """Tune the kernels of a model into a log.
 

@@ -27,36 +27,25 @@ OURS = ("ours", "sequential")
 
 @dataclass(frozen=True)
 class NetworkResult:
-    """Latencies and errors of our programs and of peers on one model.
-
-    Attributes
-    ----------
-    kept
-        The policy of the program ``ours``.
-    latency
-        For each runner median seconds.
-    ratio
-        For each runner but ``ours`` the time of ours divided by its time, run by run: below 1 ours
-        is faster. If the sequential program was kept, it is not timed against itself: the ratio is
-        1, of no pairs.
-    max_rel_error
-        For each runner the largest difference to ``reference``, relative to the largest output.
-    reference
-        The runner whose outputs the others were compared with.
-    verified
-        The framework whose outputs our programs matched before; None if they were not compared.
-    failed
-        For each peer that could not run the model the reason, a sentence.
-    """
+    """Latencies and errors of our programs and of peers on one model."""
 
     model: str
     batch: int
+    #: The policy of the program ``ours``.
     kept: str
+    #: For each runner median seconds.
     latency: Mapping[str, float]
+    #: For each runner but ``ours`` the time of ours divided by its time, run by run: below 1 ours
+    #: is faster. If the sequential program was kept, it is not timed against itself: the ratio is
+    #: 1, of no pairs.
     ratio: Mapping[str, PairedRatio]
+    #: For each runner the largest difference to ``reference``, relative to the largest output.
     max_rel_error: Mapping[str, float]
+    #: The runner whose outputs the others were compared with.
     reference: str
+    #: The framework whose outputs our programs matched before; None if they were not compared.
     verified: str | None
+    #: For each peer that could not run the model the reason, a sentence.
     failed: Mapping[str, str]
 
     def to_json(self) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def _made_once(
     writes last.
     """
     from relay_passes.load import load_model
-    from runtime_ext.execution.package import META
+    from runtime_ext.execution.packages.package import META
 
     loaded = load_model(source, options=options.search)
     if loaded.onnx is None or not isinstance(loaded.original, onnx.ModelProto):
@@ -127,7 +127,7 @@ def _made_once(
 def _for_peers(source: ModelSource, simple: onnx.ModelProto) -> onnx.ModelProto:
     """Return a simplified model in ONNX's own operators: recurrent layers are cells."""
     from tvm_ios.models.load import load_onnx
-    from tvm_ios.onnx.rewrites.recurrent_loops import DOMAIN
+    from tvm_ios.onnx.rewrites.recurrence.loops import DOMAIN
 
     has_loops = any(node.domain == DOMAIN for node in simple.graph.node)
     return load_onnx(replace(source, cells=True)) if has_loops else simple

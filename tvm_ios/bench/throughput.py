@@ -28,43 +28,30 @@ OURS = "ours"
 
 @dataclass(frozen=True)
 class ServedResult:
-    """Requests a second and waiting times of our program and of peers on one model.
-
-    Attributes
-    ----------
-    kept
-        The way of ours that was kept, as of :class:`tvm_ios.api.throughput.ServedWay`.
-    policy
-        The policy of its program's schedule.
-    workers
-        Number of requests that ours runs at once.
-    in_flight
-        Number of requests in flight at any time.
-    requests_a_second
-        For each runner the median of samples.
-    p50, p99
-        For each runner the seconds that half of all requests and 99 % of them took at most,
-        waiting included.
-    requests
-        For each runner the number of requests.
-    ratio
-        For each runner but ``ours`` our time divided by its time, for as many requests: below 1
-        ours serves more.
-    max_rel_error, reference, verified, failed
-        As of :class:`tvm_ios.bench.bench.NetworkResult`.
-    """
+    """Requests a second and waiting times of our program and of peers on one model."""
 
     model: str
     batch: int
+    #: The way of ours that was kept, as of :class:`tvm_ios.api.throughput.ServedWay`.
     kept: str
+    #: The policy of its program's schedule.
     policy: str
+    #: Number of requests that ours runs at once.
     workers: int
+    #: Number of requests in flight at any time.
     in_flight: int
+    #: For each runner the median of samples.
     requests_a_second: Mapping[str, float]
+    #: For each runner the seconds that half of all requests and 99 % of them took at most, waiting
+    #: included.
     p50: Mapping[str, float]
     p99: Mapping[str, float]
+    #: For each runner the number of requests.
     requests: Mapping[str, int]
+    #: For each runner but ``ours`` our time divided by its time, for as many requests: below 1 ours
+    #: serves more.
     ratio: Mapping[str, PairedRatio]
+    #: As of :class:`tvm_ios.bench.bench.NetworkResult`.
     max_rel_error: Mapping[str, float]
     reference: str
     verified: str | None

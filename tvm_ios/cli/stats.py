@@ -20,12 +20,7 @@ from tvm_ios.cli.frame.output import (
     tell_tail,
 )
 from tvm_ios.cli.options.model import Batch, Model, Shapes, input_shapes
-from tvm_ios.cli.options.search_options import (
-    DialectName,
-    DialectOption,
-    Lanes,
-    MaxBlock,
-)
+from tvm_ios.cli.options.search_options import DialectName, DialectOption, Lanes, MaxBlock
 from tvm_ios.cli.options.values import bytes_of, refuse, require_known, wrong_use
 
 

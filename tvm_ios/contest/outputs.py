@@ -85,30 +85,20 @@ class Sample:
 
 @dataclass(frozen=True)
 class Reference:
-    """The outputs that every program of a model must compute.
+    """The outputs that every program of a model must compute."""
 
-    Attributes
-    ----------
-    samples
-        At least one; programs are timed on the inputs of the first.
-    precision
-        The precision of the programs: ``float32``, ``tf32``, ``float16`` or ``bfloat16``.
-    quantised
-        Whether the model rounds numbers.
-    source
-        Name of the framework that computed the outputs; None if nothing is compared, and the
-        samples have no outputs.
-    tvm_outputs
-        Outputs of TVM's own build for the first samples, if it is compared too; not for NaN.
-    own_error
-        Error of the outputs by rounding alone, relative to the largest; 0 unless it was measured.
-    """
-
+    #: At least one; programs are timed on the inputs of the first.
     samples: Sequence[Sample]
+    #: The precision of the programs: ``float32``, ``tf32``, ``float16`` or ``bfloat16``.
     precision: str = "float32"
+    #: Whether the model rounds numbers.
     quantised: bool = False
+    #: Name of the framework that computed the outputs; None if nothing is compared, and the samples
+    #: have no outputs.
     source: str | None = "TVM's own build"
+    #: Outputs of TVM's own build for the first samples, if it is compared too; not for NaN.
     tvm_outputs: Sequence[Sequence[Array]] = ()
+    #: Error of the outputs by rounding alone, relative to the largest; 0 unless it was measured.
     own_error: float = 0.0
 
     @property

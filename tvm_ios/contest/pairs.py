@@ -18,21 +18,14 @@ FEWEST_TO_DECIDE = 8
 
 @dataclass(frozen=True, slots=True)
 class PairedRatio:
-    """The ratio of one runner's time to another's, from runs taken in pairs.
+    """The ratio of one runner's time to another's, from runs taken in pairs."""
 
-    Attributes
-    ----------
-    median
-        Of the ratios pair by pair; below 1 the first runner is faster.
-    low, high
-        A 95 % confidence interval of that median.
-    pairs
-        Number of pairs.
-    """
-
+    #: Of the ratios pair by pair; below 1 the first runner is faster.
     median: float
+    #: A 95 % confidence interval of that median.
     low: float
     high: float
+    #: Number of pairs.
     pairs: int
 
     def to_json(self) -> dict[str, float]:

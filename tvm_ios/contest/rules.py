@@ -10,34 +10,24 @@ from tvm_ios.contest.pairs import FEWEST_FOR_AN_INTERVAL
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Limits of a contest in which runners run in turn.
+    """Limits of a contest in which runners run in turn."""
 
-    Attributes
-    ----------
-    rounds
-        Runs of each runner, at most.
-    seconds
-        When to end, but not before ``minimum`` rounds: the time of runs that are not slow, and of
-        waiting for quiet before them.
-    minimum
-        Rounds in any case; six are the fewest whose median has a 95 % interval.
-    warm_up
-        Runs before each one that counts, which then meets its own data in the caches and its
-        threads awake: the latency of a model that is run again and again. Slow runners have none.
-    hopeless_seconds, hopeless_rounds
-        The time that a slow runner gets if it takes more than three times as long as the fastest,
-        and the rounds that it gets at least. With no rounds its first run is its only sample.
-    margin
-        A runner that cannot be faster than the fastest by more than this part of its time is
-        stopped, and the contest ends when one is left; None if all run to the end.
-    """
-
+    #: Runs of each runner, at most.
     rounds: int = 60
+    #: When to end, but not before ``minimum`` rounds: the time of runs that are not slow, and of
+    #: waiting for quiet before them.
     seconds: float = 20.0
+    #: Rounds in any case; six are the fewest whose median has a 95 % interval.
     minimum: int = 6
+    #: Runs before each one that counts, which then meets its own data in the caches and its threads
+    #: awake: the latency of a model that is run again and again. Slow runners have none.
     warm_up: int = 0
+    #: The time that a slow runner gets if it takes more than three times as long as the fastest,
+    #: and the rounds that it gets at least. With no rounds its first run is its only sample.
     hopeless_seconds: float = 20.0
     hopeless_rounds: int = 2
+    #: A runner that cannot be faster than the fastest by more than this part of its time is
+    #: stopped, and the contest ends when one is left; None if all run to the end.
     margin: float | None = None
 
     def within(self, seconds: float) -> Rules:

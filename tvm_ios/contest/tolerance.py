@@ -24,19 +24,13 @@ _OF_REFERENCE, _MOST = 4, 2e-2
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """The largest differences that count as rounding.
+    """The largest differences that count as rounding."""
 
-    Attributes
-    ----------
-    relative
-        Difference of an output's numbers, relative to the largest of them.
-    steps
-        Difference of integers of 8 and 16 bits, which may be quantised numbers. All other
-        integers, such as indices, and truth values have to be equal: the scores that decided
-        them, and how close these were, are unknown.
-    """
-
+    #: Difference of an output's numbers, relative to the largest of them.
     relative: float
+    #: Difference of integers of 8 and 16 bits, which may be quantised numbers. All other integers,
+    #: such as indices, and truth values have to be equal: the scores that decided them, and how
+    #: close these were, are unknown.
     steps: int = 0
 
 

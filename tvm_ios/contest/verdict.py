@@ -18,31 +18,21 @@ TVM = "tvm"
 
 @dataclass(frozen=True, slots=True)
 class PolicyResult:
-    """The speed and the error of a policy's program.
+    """The speed and the error of a policy's program."""
 
-    Attributes
-    ----------
-    policy
-        Its name; ``tvm`` is TVM's own default pipeline and virtual machine.
-    latency
-        Median seconds.
-    ratio
-        Median of the ratios to the sequential program, run by run; None if that is not compared.
-    stages
-        Number of stages; None for ``tvm``.
-    max_abs_error, max_rel_error
-        Largest difference to the reference over all outputs; relative to the output's largest
-        value. None if nothing was compared.
-    launches
-        Number of launches of a program that a device of another package timed, else None.
-    """
-
+    #: Its name; ``tvm`` is TVM's own default pipeline and virtual machine.
     policy: str
+    #: Median seconds.
     latency: float
+    #: Median of the ratios to the sequential program, run by run; None if that is not compared.
     ratio: float | None
+    #: Number of stages; None for ``tvm``.
     stages: int | None
+    #: Largest difference to the reference over all outputs; relative to the output's largest value.
+    #: None if nothing was compared.
     max_abs_error: float | None
     max_rel_error: float | None
+    #: Number of launches of a program that a device of another package timed, else None.
     launches: int | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -55,26 +45,17 @@ class PolicyResult:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a contest of policies.
+    """The result of a contest of policies."""
 
-    Attributes
-    ----------
-    results
-        One row a policy, ``tvm`` first where it ran.
-    kept
-        The policy to keep.
-    confirmed
-        Its ratios to ``sequential`` and, where that ran, to ``tvm``, in fresh processes.
-    skipped
-        Policies without a program here, with a sentence each.
-    reference
-        Name of the framework whose outputs all were compared with; None if nothing was compared.
-    """
-
+    #: One row a policy, ``tvm`` first where it ran.
     results: tuple[PolicyResult, ...]
+    #: The policy to keep.
     kept: str
+    #: Its ratios to ``sequential`` and, where that ran, to ``tvm``, in fresh processes.
     confirmed: Mapping[str, PairedRatio]
+    #: Policies without a program here, with a sentence each.
     skipped: Mapping[str, str]
+    #: Name of the framework whose outputs all were compared with; None if nothing was compared.
     reference: str | None
 
     @property

@@ -31,21 +31,14 @@ _SHORTEST = 1e-15
 
 
 class Launch(NamedTuple):
-    """A kernel launch of a program; a tuple, because searches make hundreds of thousands.
-
-    Attributes
-    ----------
-    after
-        The launches, by their place in the program, that must have ended.
-    delay
-        Seconds from the end of the last of these to the first block.
-    earliest
-        Seconds from the begin of the program before which it does not begin.
-    """
+    """A kernel launch of a program; a tuple, because searches make hundreds of thousands."""
 
     kernel: KernelEstimate
+    #: The launches, by their place in the program, that must have ended.
     after: tuple[int, ...]
+    #: Seconds from the end of the last of these to the first block.
     delay: float
+    #: Seconds from the begin of the program before which it does not begin.
     earliest: float = 0.0
 
 

@@ -28,38 +28,26 @@ class Offer(Enum):
 
 @dataclass(frozen=True)
 class Costs:
-    """Execution times on a device.
+    """Execution times on a device."""
 
-    Attributes
-    ----------
-    name
-        The name by which users choose them, such as ``"measured"`` or ``"v100"``.
-    device
-        The device's name, as schedules have it.
-    stages
-        Returns the seconds of stages, or None where they are not known.
-    measuring
-        Measures the few stages that may matter; None where any stage's seconds may be asked for.
-    rtasks
-        Returns the seconds of rKernels and rPrograms, or None where they are not known.
-    programs
-        Builds and times whole programs, or None where none can run.
-    completed
-        Returns a schedule together with what these costs know of its units.
-    branches_alike
-        Whether two stages take the same time if exchanging equal branches
-        (:mod:`tvm_ios.graph.equal_branches`) turns one into the other: only what units compute and
-        how they are wired decides, and neither names and numbers nor the order of inputs. This does
-        not hold for measured costs: two such stages may have different keys.
-    """
-
+    #: The name by which users choose them, such as ``"measured"`` or ``"v100"``.
     name: str
+    #: The device's name, as schedules have it.
     device: str
+    #: Returns the seconds of stages, or None where they are not known.
     stages: CostModel | None = None
+    #: Measures the few stages that may matter; None where any stage's seconds may be asked for.
     measuring: StageMeasuring | None = None
+    #: Returns the seconds of rKernels and rPrograms, or None where they are not known.
     rtasks: RTaskCosts | None = None
+    #: Builds and times whole programs, or None where none can run.
     programs: ProgramCosts | None = None
+    #: Returns a schedule together with what these costs know of its units.
     completed: Callable[[Schedule], Schedule] = lambda schedule: schedule
+    #: Whether two stages take the same time if exchanging equal branches
+    #: (:mod:`tvm_ios.graph.equal_branches`) turns one into the other: only what units compute and
+    #: how they are wired decides, and neither names and numbers nor the order of inputs. This does
+    #: not hold for measured costs: two such stages may have different keys.
     branches_alike: bool = False
 
     @property
@@ -173,10 +161,7 @@ class ProgramCosts(Protocol):
         ...
 
     def contest(
-        self,
-        schedules: Mapping[str, Schedule],
-        limits: Rules,
-        report: Callable[[int], None],
+        self, schedules: Mapping[str, Schedule], limits: Rules, report: Callable[[int], None]
     ) -> Mapping[str, Sequence[float]]:
         """Return the seconds of each run of several schedules' programs, which run in turn.
 

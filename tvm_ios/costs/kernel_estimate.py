@@ -39,29 +39,19 @@ _FEW_ROWS = 8
 
 @dataclass(frozen=True, slots=True)
 class KernelEstimate:
-    """A kernel of equal blocks.
+    """A kernel of equal blocks."""
 
-    Attributes
-    ----------
-    blocks
-        The number of blocks of threads.
-    block_seconds
-        Seconds that a block takes when it has a processor for itself.
-    share
-        The part of a processor's throughput that a block uses while it is alone there.
-    bytes
-        Bytes that the kernel moves.
-    overhead
-        Seconds before its blocks are under way, in which it occupies nothing; its launch aside.
-    warps
-        Warps of a block; 0 where that is not known.
-    """
-
+    #: The number of blocks of threads.
     blocks: int
+    #: Seconds that a block takes when it has a processor for itself.
     block_seconds: float
+    #: The part of a processor's throughput that a block uses while it is alone there.
     share: float
+    #: Bytes that the kernel moves.
     bytes: int
+    #: Seconds before its blocks are under way, in which it occupies nothing; its launch aside.
     overhead: float
+    #: Warps of a block; 0 where that is not known.
     warps: int = 0
 
     def seconds(self, device: DeviceDescription) -> float:
@@ -182,12 +172,7 @@ def product_forms(
 
 
 def _tiled(
-    rows: int,
-    columns: int,
-    depth: float,
-    bytes_moved: int,
-    tile: Tile,
-    device: DeviceDescription,
+    rows: int, columns: int, depth: float, bytes_moved: int, tile: Tile, device: DeviceDescription
 ) -> KernelEstimate:
     height, width, *thread = tile
     arithmetic = math.prod(thread) / 2

@@ -51,26 +51,17 @@ class MachineSamples(list[float]):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One measurement.
+    """One measurement."""
 
-    Attributes
-    ----------
-    key
-        The key of the stage or unit that was measured.
-    samples
-        Seconds, in the order of the runs.
-    label
-        A description for people.
-    machine
-        The name of the machine that took it, if a device is several machines.
-    disturbed
-        Whether other work kept threads from running.
-    """
-
+    #: The key of the stage or unit that was measured.
     key: str
+    #: Seconds, in the order of the runs.
     samples: tuple[float, ...]
+    #: A description for people.
     label: str = ""
+    #: The name of the machine that took it, if a device is several machines.
     machine: str = ""
+    #: Whether other work kept threads from running.
     disturbed: bool = False
 
 

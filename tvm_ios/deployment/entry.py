@@ -69,52 +69,35 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A program of a deployment, as its registry describes it.
+    """A program of a deployment, as its registry describes it."""
 
-    Attributes
-    ----------
-    id
-        The name of its folder.
-    arch
-        What its kernels are compiled for: ``x86-64-v3``, ``sm_90``.
-    features
-        CPU features that they need, in LLVM's names.
-    lanes
-        Threads, or streams of a GPU.
-    inputs, outputs
-        Those of the model.
-    batch
-        The leading extent that all inputs have; None where they differ, or it is open.
-    padding
-        Whether it may be given fewer rows than its batch, because every row of the outputs depends
-        on that row of the inputs alone.
-    policy
-        The policy that made its schedule.
-    latency_ms
-        Milliseconds of a run, median, of a range in its middle; None if it was not measured.
-    device
-        The machine that it was measured on; None if it was not.
-    date
-        When it was made, in UTC: ``2026-01-31T12:00:00Z``.
-    bytes
-        Of its files, shared ones included.
-    notes
-        Remarks for its users, a sentence each.
-    """
-
+    #: The name of its folder.
     id: str
+    #: What its kernels are compiled for: ``x86-64-v3``, ``sm_90``.
     arch: str
+    #: CPU features that they need, in LLVM's names.
     features: tuple[str, ...]
+    #: Threads, or streams of a GPU.
     lanes: int
+    #: Those of the model.
     inputs: tuple[TensorType, ...]
     outputs: tuple[TensorType, ...]
+    #: The leading extent that all inputs have; None where they differ, or it is open.
     batch: int | None
+    #: Whether it may be given fewer rows than its batch, because every row of the outputs depends
+    #: on that row of the inputs alone.
     padding: bool
+    #: The policy that made its schedule.
     policy: str
+    #: Milliseconds of a run, median, of a range in its middle; None if it was not measured.
     latency_ms: float | None
+    #: The machine that it was measured on; None if it was not.
     device: str | None
+    #: When it was made, in UTC: ``2026-01-31T12:00:00Z``.
     date: str
+    #: Of its files, shared ones included.
     bytes: int
+    #: Remarks for its users, a sentence each.
     notes: tuple[str, ...] = ()
 
     @property

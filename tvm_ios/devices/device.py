@@ -45,29 +45,20 @@ _FILES = FigureFiles(
 
 @dataclass(frozen=True, slots=True)
 class Multiprocessor:
-    """The limits of a GPU's streaming multiprocessor on the thread blocks that it holds at once.
+    """The limits of a GPU's streaming multiprocessor on the thread blocks that it holds at once."""
 
-    Attributes
-    ----------
-    arch
-        The architecture that code is compiled for, such as ``"sm_90"``.
-    threads, blocks, registers, shared_bytes
-        Limits of all blocks on a multiprocessor together.
-    block_shared_bytes
-        The most shared memory that one block can ask for.
-    reserved_shared_bytes
-        Shared memory that each block takes beside what it asks for.
-    source
-        The source of the figures.
-    """
-
+    #: The architecture that code is compiled for, such as ``"sm_90"``.
     arch: str
+    #: Limits of all blocks on a multiprocessor together.
     threads: _Limit
     blocks: _Limit
     registers: _Limit
     shared_bytes: _Limit
+    #: The most shared memory that one block can ask for.
     block_shared_bytes: _Limit
+    #: Shared memory that each block takes beside what it asks for.
     reserved_shared_bytes: _Limit
+    #: The source of the figures.
     source: str
 
 

@@ -28,46 +28,32 @@ _FILES = FigureFiles(
 
 @dataclass(frozen=True, slots=True)
 class MemoryHierarchy:
-    """An accelerator as in figure 1 of the GraphTurbo paper: clusters of cores with buffers.
+    """An accelerator as in figure 1 of the GraphTurbo paper: clusters of cores with buffers."""
 
-    Attributes
-    ----------
-    name, description
-        For people.
-    clusters, cores, compute_units
-        Clusters of the device (d), cores of a cluster (c), compute units of a core (u).
-    local_buffer
-        Bytes of the local buffer of a core (LB).
-    global_buffer
-        Bytes of the buffer that the cores of a cluster share (GB).
-    memory_bandwidth
-        Bytes a second from main memory, all clusters together.
-    global_bandwidth, local_bandwidth
-        Bytes a second between a cluster's cores and its global buffer, and from all its local
-        buffers together.
-    peak_flops
-        Floating-point operations a second of the device, in convolutions and matrix products.
-    vector_flops
-        Floating-point operations a second in all other operators.
-    kernel_overhead
-        Seconds to start a kernel on a cluster.
-    sources
-        For each figure whether it is published, and where, read from the machine, or assumed.
-    """
-
+    #: For people.
     name: str
     description: str
+    #: Clusters of the device (d), cores of a cluster (c), compute units of a core (u).
     clusters: int
     cores: int
     compute_units: int
+    #: Bytes of the local buffer of a core (LB).
     local_buffer: int
+    #: Bytes of the buffer that the cores of a cluster share (GB).
     global_buffer: int
+    #: Bytes a second from main memory, all clusters together.
     memory_bandwidth: float
+    #: Bytes a second between a cluster's cores and its global buffer, and from all its local
+    #: buffers together.
     global_bandwidth: float
     local_bandwidth: float
+    #: Floating-point operations a second of the device, in convolutions and matrix products.
     peak_flops: float
+    #: Floating-point operations a second in all other operators.
     vector_flops: float
+    #: Seconds to start a kernel on a cluster.
     kernel_overhead: float
+    #: For each figure whether it is published, and where, read from the machine, or assumed.
     sources: Mapping[str, str] = field(hash=False)
 
     @property

@@ -57,11 +57,7 @@ def _about_launches(region: Region, lanes: int) -> str:
 
 
 def _about_waits(
-    region: Region,
-    names: tuple[str, ...],
-    lanes: int,
-    searched: bool,
-    tunable: Collection[int],
+    region: Region, names: tuple[str, ...], lanes: int, searched: bool, tunable: Collection[int]
 ) -> str:
     idle = f"{_lanes(lanes)} wait{'s' if lanes == 1 else ''} {region.waiting:.0%} of the time"
     if region.bounds[Bound.CRITICAL_PATH] < _NEAR * region.seconds:

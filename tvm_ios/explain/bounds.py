@@ -46,41 +46,31 @@ class Peaks:
 
 @dataclass(frozen=True)
 class Region:
-    """The times and bounds of a block of the program, or of all of it; medians over runs.
-
-    Attributes
-    ----------
-    seconds
-        The time in which the region was running, or was what the program waited for
-        (:meth:`tvm_ios.explain.timeline.Timeline.instants`).
-    bounds
-        Lower bounds, in seconds. With the same kernels on the same lanes no schedule beats the
-        critical path and the work over lanes. With the same operators and tensors no kernels
-        beat the arithmetic and the memory traffic; these two are left out where they are zero,
-        unknown, or above the measured time.
-    path
-        The units of the longest chain, in one of the runs.
-    busy, waiting, launching
-        Shares of its lanes' time: running its kernels, waiting for data, launching. The rest of
-        the time went to kernels of other blocks.
-    flops
-        Floating-point operations; None if the executable does not say.
-    nbytes
-        Bytes that its kernels read and write, each tensor once per kernel.
-    memory_bytes
-        Those of them that are no longer in the caches (:func:`memory_traffic`).
-    """
+    """The times and bounds of a block of the program, or of all of it; medians over runs."""
 
     units: tuple[int, ...]
+    #: The time in which the region was running, or was what the program waited for
+    #: (:meth:`tvm_ios.explain.timeline.Timeline.instants`).
     seconds: float
+    #: Lower bounds, in seconds. With the same kernels on the same lanes no schedule beats the
+    #: critical path and the work over lanes. With the same operators and tensors no kernels beat
+    #: the arithmetic and the memory traffic; these two are left out where they are zero, unknown,
+    #: or above the measured time.
     bounds: Mapping[Bound, float]
+    #: The units of the longest chain, in one of the runs.
     path: tuple[int, ...]
+    #: Shares of its lanes' time: running its kernels, waiting for data, launching. The rest of the
+    #: time went to kernels of other blocks.
     busy: float
     waiting: float
     launching: float
+
     launches: int
+    #: Floating-point operations; None if the executable does not say.
     flops: int | None
+    #: Bytes that its kernels read and write, each tensor once per kernel.
     nbytes: int
+    #: Those of them that are no longer in the caches (:func:`memory_traffic`).
     memory_bytes: int
 
     @property

@@ -23,18 +23,12 @@ class OneLaneError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Ideal:
-    """Two lower bounds on the seconds of a run, whatever the schedule, if lanes gain no cache.
+    """Two lower bounds on the seconds of a run, whatever the schedule, if lanes gain no cache."""
 
-    Attributes
-    ----------
-    critical_path
-        The longest chain of kernels that need each other, each spread over all lanes (or as many
-        as it has rTasks) without loss.
-    work_over_lanes
-        The time of all kernels on one lane, shared evenly.
-    """
-
+    #: The longest chain of kernels that need each other, each spread over all lanes (or as many as
+    #: it has rTasks) without loss.
     critical_path: float
+    #: The time of all kernels on one lane, shared evenly.
     work_over_lanes: float
 
     @property

@@ -33,35 +33,24 @@ class TimedLaunch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A launch in one run; times are seconds since the run began.
+    """A launch in one run; times are seconds since the run began."""
 
-    Attributes
-    ----------
-    lane, place
-        The launch's lane, and its place among the lane's launches.
-    unit
-        The unit that it computes.
-    free
-        When its lane had finished the launch before.
-    ready
-        When the awaited launches of other lanes had finished too. From ``free`` to here the lane
-        was idle.
-    begin, end
-        When the kernel ran. From ``ready`` to ``begin`` the lane was notified, and launched it.
-    held_up
-        Seconds of these in which the system ran another thread on the lane's CPU.
-    runner
-        The lane whose thread ran it; another one than ``lane`` only if that was held up.
-    """
-
+    #: The launch's lane, and its place among the lane's launches.
     lane: int
     place: int
+    #: The unit that it computes.
     unit: int
+    #: When its lane had finished the launch before.
     free: float
+    #: When the awaited launches of other lanes had finished too. From ``free`` to here the lane was
+    #: idle.
     ready: float
+    #: When the kernel ran. From ``ready`` to ``begin`` the lane was notified, and launched it.
     begin: float
     end: float
+    #: Seconds of these in which the system ran another thread on the lane's CPU.
     held_up: float
+    #: The lane whose thread ran it; another one than ``lane`` only if that was held up.
     runner: int
 
 

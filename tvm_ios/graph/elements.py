@@ -27,23 +27,15 @@ class GraphError(UserError):
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A value of the graph.
+    """A value of the graph."""
 
-    Attributes
-    ----------
-    name
-        Decoration: importers invent names, so no fingerprint depends on it.
-    shape
-        Static extents, in the model's own layout (images are NCHW).
-    dtype
-        A NumPy type name.
-    constant
-        True for a weight: known when the program is built.
-    """
-
+    #: Decoration: importers invent names, so no fingerprint depends on it.
     name: str
+    #: Static extents, in the model's own layout (images are NCHW).
     shape: tuple[int, ...]
+    #: A NumPy type name.
     dtype: str = "float32"
+    #: True for a weight: known when the program is built.
     constant: bool = False
 
     @property
@@ -54,31 +46,20 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A node of the graph: one operator, or one unit of several.
+    """A node of the graph: one operator, or one unit of several."""
 
-    Attributes
-    ----------
-    name
-        Decoration, unique in the graph; schedules for people use it.
-    kind
-        What it computes, e.g. ``"conv2d"``; a unit's kind joins those of its members with
-        ``"+"``.
-    inputs, outputs
-        Tensor numbers. Constants are inputs too.
-    attrs
-        Attributes in canonical form. A unit of one anchor carries the anchor's.
-    flops
-        Floating-point operations (a multiply-add is two).
-    members
-        For a unit, the operators that it holds, as numbers in the graph it was formed from.
-    """
-
+    #: Decoration, unique in the graph; schedules for people use it.
     name: str
+    #: What it computes, e.g. ``"conv2d"``; a unit's kind joins those of its members with ``"+"``.
     kind: str
+    #: Tensor numbers. Constants are inputs too.
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    #: Attributes in canonical form. A unit of one anchor carries the anchor's.
     attrs: Mapping[str, AttrValue] = field(default_factory=lambda: MappingProxyType({}))
+    #: Floating-point operations (a multiply-add is two).
     flops: int = 0
+    #: For a unit, the operators that it holds, as numbers in the graph it was formed from.
     members: tuple[int, ...] = ()
 
 

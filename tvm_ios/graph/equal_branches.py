@@ -111,11 +111,7 @@ def _branches(
 
 
 def _equal_parts(
-    wiring: _Wiring,
-    parts: Sequence[Sequence[int]],
-    colours: Sequence[int],
-    *,
-    nested: bool = True,
+    wiring: _Wiring, parts: Sequence[Sequence[int]], colours: Sequence[int], *, nested: bool = True
 ) -> Iterator[Branches]:
     """Yield the equal ones among unconnected parts, and the equal branches within each."""
     for alike in _grouped_parts(parts, colours).values():

@@ -18,37 +18,25 @@ ACTIVATIONS = ("none", "relu", "sigmoid", "tanh")
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
-    """The merged convolution of some units.
+    """The merged convolution of some units."""
 
-    Attributes
-    ----------
-    units
-        The units, in the order in which their kernels are stacked.
-    kernel
-        Height and width of the smallest window that holds all kernels.
-    pads
-        Top, left, bottom, right of the merged convolution.
-    strides, dilations
-        The strides and dilations of every member.
-    offsets
-        For each unit the window's (row, column) at which its kernel begins.
-    out_channels
-        For each unit, in order.
-    activations
-        For each unit; if all are equal it is applied before the split.
-    out_dtype
-        Type of the results where it is not that of the data, as of 8-bit convolutions that are
-        summed in 32 bits; empty otherwise, as TVM's convolutions have it.
-    """
-
+    #: The units, in the order in which their kernels are stacked.
     units: tuple[int, ...]
+    #: Height and width of the smallest window that holds all kernels.
     kernel: tuple[int, int]
+    #: Top, left, bottom, right of the merged convolution.
     pads: tuple[int, int, int, int]
+    #: The strides and dilations of every member.
     strides: tuple[int, int]
     dilations: tuple[int, int]
+    #: For each unit the window's (row, column) at which its kernel begins.
     offsets: tuple[tuple[int, int], ...]
+    #: For each unit, in order.
     out_channels: tuple[int, ...]
+    #: For each unit; if all are equal it is applied before the split.
     activations: tuple[str, ...]
+    #: Type of the results where it is not that of the data, as of 8-bit convolutions that are
+    #: summed in 32 bits; empty otherwise, as TVM's convolutions have it.
     out_dtype: str = ""
 
 

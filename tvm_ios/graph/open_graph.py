@@ -41,28 +41,19 @@ class Leading:
 
 @dataclass(frozen=True)
 class OpenGraph:
-    """A graph whose extents are expressions of symbols.
+    """A graph whose extents are expressions of symbols."""
 
-    Attributes
-    ----------
-    graph
-        The graph at the first point.
-    shapes
-        For each tensor its extents, open ones as expressions.
-    attrs
-        For each operator its attributes, whose numbers may be expressions, and constants
-        :class:`Leading` parts.
-    points
-        The shapes that the expressions were fitted to or compared with, as values of the symbols.
-    special
-        Shapes at the ends of the range at which the model has another structure, each with the
-        reason.
-    """
-
+    #: The graph at the first point.
     graph: OpGraph
+    #: For each tensor its extents, open ones as expressions.
     shapes: tuple[tuple[int, ...], ...]
+    #: For each operator its attributes, whose numbers may be expressions, and constants
+    #: :class:`Leading` parts.
     attrs: tuple[Mapping[str, Any], ...]
+    #: The shapes that the expressions were fitted to or compared with, as values of the symbols.
     points: tuple[Values, ...]
+    #: Shapes at the ends of the range at which the model has another structure, each with the
+    #: reason.
     special: tuple[tuple[Values, str], ...] = ()
 
     @property

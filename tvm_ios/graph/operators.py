@@ -94,10 +94,7 @@ _PER_ELEMENT = {
 
 
 def operator_flops(
-    kind: str,
-    attrs: Mapping[str, AttrValue],
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Tensor],
+    kind: str, attrs: Mapping[str, AttrValue], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> int:
     """Return the floating-point operations of an operator; a multiply-add counts as two.
 

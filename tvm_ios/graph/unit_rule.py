@@ -20,12 +20,7 @@ from tvm_ios.graph.operators import (
     is_pointwise,
 )
 from tvm_ios.graph.unit_partition import Partition, is_acyclic
-from tvm_ios.graph.unit_prologues import (
-    activation_read_by,
-    take_prologues,
-    take_scales,
-    take_views,
-)
+from tvm_ios.graph.unit_prologues import activation_read_by, take_prologues, take_scales, take_views
 
 #: Activations that a unit may end with, one of a slope for each channel among them.
 _LAST = ACTIVATIONS | {"prelu"}

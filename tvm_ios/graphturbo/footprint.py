@@ -13,22 +13,15 @@ from tvm_ios.graphturbo.layers import Layers
 
 @dataclass(frozen=True, slots=True)
 class PartialWork:
-    """The work for some elements of a sub-graph's outputs.
+    """The work for some elements of a sub-graph's outputs."""
 
-    Attributes
-    ----------
-    boxes
-        For each tensor the elements that are read or made; inputs of the sub-graph included.
-    peak
-        Bytes of the tensors that are live at once, in the order of the layers: inputs from the
-        start to their last reader, outputs to the end. Weights are not counted: a small buffer of
-        fixed size serves them layer by layer (section 2.2).
-    flops
-        Floating-point operations; elements in several parts are counted in each of them.
-    """
-
+    #: For each tensor the elements that are read or made; inputs of the sub-graph included.
     boxes: Mapping[int, Box]
+    #: Bytes of the tensors that are live at once, in the order of the layers: inputs from the start
+    #: to their last reader, outputs to the end. Weights are not counted: a small buffer of fixed
+    #: size serves them layer by layer (section 2.2).
     peak: int
+    #: Floating-point operations; elements in several parts are counted in each of them.
     flops: float
 
 

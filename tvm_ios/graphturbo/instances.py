@@ -17,26 +17,17 @@ from tvm_ios.graphturbo.layers import Layers
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One part of a sub-graph.
+    """One part of a sub-graph."""
 
-    Attributes
-    ----------
-    subgraph
-        Its place among the sub-graphs.
-    part
-        Its number among the instances of this sub-graph.
-    owned
-        The box that it makes of each output of the sub-graph; no other instance makes it.
-    needs
-        The box that it reads of each tensor from outside, inputs of the graph included.
-    work
-        All elements that it computes, its footprint and FLOPs.
-    """
-
+    #: Its place among the sub-graphs.
     subgraph: int
+    #: Its number among the instances of this sub-graph.
     part: int
+    #: The box that it makes of each output of the sub-graph; no other instance makes it.
     owned: Mapping[int, Box]
+    #: The box that it reads of each tensor from outside, inputs of the graph included.
     needs: Mapping[int, Box]
+    #: All elements that it computes, its footprint and FLOPs.
     work: PartialWork
 
 

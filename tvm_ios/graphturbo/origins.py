@@ -10,21 +10,14 @@ from tvm_ios.graph.unit_partition import Partition
 
 
 class Origin(NamedTuple):
-    """The instance and the unit that an operator, or a unit, of an unrolled graph comes from.
+    """The instance and the unit that an operator, or a unit, of an unrolled graph comes from."""
 
-    Attributes
-    ----------
-    instance
-        The instance it belongs to; None for operators that join the model's outputs.
-    unit
-        The unit of the original graph that it is a part of; None for operators that cut and join
-        pieces.
-    for_others
-        Whether it cuts the piece that others read off the instance's result.
-    """
-
+    #: The instance it belongs to; None for operators that join the model's outputs.
     instance: int | None = None
+    #: The unit of the original graph that it is a part of; None for operators that cut and join
+    #: pieces.
     unit: int | None = None
+    #: Whether it cuts the piece that others read off the instance's result.
     for_others: bool = False
 
     def name(self, number: int, units: OpGraph) -> str:

@@ -100,23 +100,15 @@ def _regions(
 
 @dataclass(frozen=True)
 class Planned:
-    """The instances that a schedule runs, of a graph of operators.
+    """The instances that a schedule runs, of a graph of operators."""
 
-    Attributes
-    ----------
-    instances
-        Units outside of its sub-graphs are sub-graphs of one instance.
-    order
-        The order of all instances.
-    lanes
-        For each instance the lane that its own units run on, or None.
-    regions
-        Runs of the schedule's stages, by number, each with its instances in their order.
-    """
-
+    #: Units outside of its sub-graphs are sub-graphs of one instance.
     instances: Instances
+    #: The order of all instances.
     order: tuple[int, ...]
+    #: For each instance the lane that its own units run on, or None.
     lanes: tuple[int | None, ...]
+    #: Runs of the schedule's stages, by number, each with its instances in their order.
     regions: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 
     def phases(self, instances: Sequence[int]) -> dict[int, int]:

@@ -16,26 +16,17 @@ from tvm_ios.graphturbo.rows import cuts_rows
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A way to cut a sub-graph into parts: an element of SplitInfo.
+    """A way to cut a sub-graph into parts: an element of SplitInfo."""
 
-    Attributes
-    ----------
-    factor
-        The number of parts (f_d); 1 if the whole sub-graph fits.
-    operators
-        The number of the sub-graph's operators that it cuts (n_d).
-    axis
-        The axis of the output that is cut, from 0 (d).
-    axes
-        For each output of the sub-graph the axis that is cut.
-    peak
-        Bytes of the largest part of those that were computed.
-    """
-
+    #: The number of parts (f_d); 1 if the whole sub-graph fits.
     factor: int
+    #: The number of the sub-graph's operators that it cuts (n_d).
     operators: int
+    #: The axis of the output that is cut, from 0 (d).
     axis: int
+    #: For each output of the sub-graph the axis that is cut.
     axes: Mapping[int, int]
+    #: Bytes of the largest part of those that were computed.
     peak: int
 
     def owned(self, graph: OpGraph, part: int) -> dict[int, Box]:
@@ -48,35 +39,24 @@ class Split:
 
 @dataclass(frozen=True)
 class Splitter:
-    """A splitter of sub-graphs of one graph by Algorithm 1 and equation 1.
+    """A splitter of sub-graphs of one graph by Algorithm 1 and equation 1."""
 
-    Attributes
-    ----------
-    layers
-        The nodes of the graph.
-    capacity
-        Bytes of the local buffer that a part may take.
-    cores
-        The cores of a cluster: so many parts can run side by side, so that smaller factors are
-        tried as powers of two, for balance.
-    recomputation
-        The largest share of a sub-graph's work that its parts may do again where they overlap.
-    axes
-        The axes of outputs that may be cut, or None for any: 0, the batch, whose parts are the same
-        computation, and 2, the rows of images, of operators that :func:`cuts_rows` accepts.
-    least_factor
-        The fewest parts of a sub-graph, even if fewer would fit.
-    spills
-        Whether parts that do not fit run nevertheless, because a cache holds what it can: where
-        none fits, the smallest are taken.
-    """
-
+    #: The nodes of the graph.
     layers: Layers
+    #: Bytes of the local buffer that a part may take.
     capacity: int
+    #: The cores of a cluster: so many parts can run side by side, so that smaller factors are tried
+    #: as powers of two, for balance.
     cores: int = 8
+    #: The largest share of a sub-graph's work that its parts may do again where they overlap.
     recomputation: float = 0.1
+    #: The axes of outputs that may be cut, or None for any: 0, the batch, whose parts are the same
+    #: computation, and 2, the rows of images, of operators that :func:`cuts_rows` accepts.
     axes: tuple[int, ...] | None = None
+    #: The fewest parts of a sub-graph, even if fewer would fit.
     least_factor: int = 1
+    #: Whether parts that do not fit run nevertheless, because a cache holds what it can: where none
+    #: fits, the smallest are taken.
     spills: bool = False
 
     @cached_property

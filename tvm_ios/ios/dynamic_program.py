@@ -11,13 +11,7 @@ import numpy.typing as npt
 
 from tvm_ios.errors import SearchError
 from tvm_ios.graph.down_sets import sizes_of
-from tvm_ios.ios.ending_space import (
-    UNPRUNED,
-    EndingSpace,
-    Integers,
-    Pruning,
-    connected_groups,
-)
+from tvm_ios.ios.ending_space import UNPRUNED, EndingSpace, Integers, Pruning, connected_groups
 from tvm_ios.ios.endings import enumerate_endings
 from tvm_ios.schedule.stage import Stage, Strategy
 from tvm_ios.schedule.waves import stage_of
@@ -50,9 +44,7 @@ class Solution:
 
 
 def solve(
-    predecessors: Sequence[int],
-    generate_stage: GenerateStage,
-    pruning: Pruning = UNPRUNED,
+    predecessors: Sequence[int], generate_stage: GenerateStage, pruning: Pruning = UNPRUNED
 ) -> Solution:
     """Find the stages of least total latency (IOS, Algorithm 1).
 

@@ -62,47 +62,32 @@ class EndingSpace:
 
     Where a block has equal branches, a state represents all that differ from it only by which of
     these they hold, and so does an ending: see :mod:`tvm_ios.graph.branch_symmetry`.
-
-    Attributes
-    ----------
-    predecessors
-        For each unit the bit set of the units it reads from.
-    states
-        Down-sets, by size and then by value; the empty one first.
-    starts
-        The transitions of state ``i`` are ``starts[i]`` to ``starts[i + 1]``.
-    ending, remaining
-        For each transition the index of its ending, and of the state that remains.
-    endings
-        The distinct endings, by value.
-    parts
-        The endings, and all that is left of them as their groups are removed one by one, by value.
-    first
-        For each part its group that holds the smallest unit.
-    without_first
-        For each part the index of the part that is left without its first group; -1 for none.
-    groups_count
-        For each distinct ending the number of its groups.
-    complete
-        Whether these are all endings within the pruning.
-    symmetry
-        Which branches of the block are equal, or None.
-    leaving
-        With a symmetry, for each transition the units of its state that end it; else empty.
     """
 
+    #: For each unit the bit set of the units it reads from.
     predecessors: tuple[int, ...]
+    #: Down-sets, by size and then by value; the empty one first.
     states: Masks
+    #: The transitions of state ``i`` are ``starts[i]`` to ``starts[i + 1]``.
     starts: Integers
+    #: For each transition the index of its ending, and of the state that remains.
     ending: npt.NDArray[np.int32]
     remaining: npt.NDArray[np.int32]
+    #: The distinct endings, by value.
     endings: Masks
+    #: The endings, and all that is left of them as their groups are removed one by one, by value.
     parts: Masks
+    #: For each part its group that holds the smallest unit.
     first: Masks
+    #: For each part the index of the part that is left without its first group; -1 for none.
     without_first: Integers
+    #: For each distinct ending the number of its groups.
     groups_count: Integers
+    #: Whether these are all endings within the pruning.
     complete: bool
+    #: Which branches of the block are equal, or None.
     symmetry: BranchSymmetry | None
+    #: With a symmetry, for each transition the units of its state that end it; else empty.
     leaving: Masks
 
     @property

@@ -74,11 +74,7 @@ def enumerate_endings(
 
 
 def _with_waves(
-    predecessors: Sequence[int],
-    states: Masks,
-    pruning: Pruning,
-    leaving: Masks,
-    of_state: Integers,
+    predecessors: Sequence[int], states: Masks, pruning: Pruning, leaving: Masks, of_state: Integers
 ) -> tuple[Masks, Integers]:
     """Add the waves that the pruning excludes because they have too many groups."""
     fringes = waves(predecessors, range(len(predecessors)))

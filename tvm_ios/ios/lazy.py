@@ -39,27 +39,18 @@ StageKey = Callable[[OpGraph, Stage], str]
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits on measuring; single units are measured in any case.
+    """Limits on measuring; single units are measured in any case."""
 
-    Attributes
-    ----------
-    max_measurements
-        The most stages measured, or None.
-    time_limit
-        Seconds from the start of the search, or None.
-    everything
-        Measure every stage of the search at once, instead of those that may matter.
-    gap
-        The part of the sequential time that may be left to gain: measuring stops once no more than
-        that can be won.
-    patience
-        Stop measuring after so many stages in a row that win less than a tenth of the gap, or None.
-    """
-
+    #: The most stages measured, or None.
     max_measurements: int | None = None
+    #: Seconds from the start of the search, or None.
     time_limit: float | None = None
+    #: Measure every stage of the search at once, instead of those that may matter.
     everything: bool = False
+    #: The part of the sequential time that may be left to gain: measuring stops once no more than
+    #: that can be won.
     gap: float = 0.0
+    #: Stop measuring after so many stages in a row that win less than a tenth of the gap, or None.
     patience: int | None = None
 
     def is_spent(self, measured: int, seconds: float) -> bool:
@@ -204,11 +195,7 @@ class _Measuring:
     """A measurer that measures each stage key once, as long as the budget lasts."""
 
     def __init__(
-        self,
-        measure: Measure,
-        budget: Budget,
-        begin: float,
-        progress: Steps | None,
+        self, measure: Measure, budget: Budget, begin: float, progress: Steps | None
     ) -> None:
         self.seconds: dict[str, float] = {}
         self._measure = measure

@@ -43,27 +43,18 @@ class TimePieces(Protocol):
 
 @dataclass
 class CompiledForms:
-    """The compiled code of units and merged units, which timers that read different logs share.
+    """The compiled code of units and merged units, which timers that read different logs share."""
 
-    Attributes
-    ----------
-    fastest, generated
-        The form that stages run, and the one that runs if no schedule names a form.
-    timed
-        For units of several forms each form and its seconds.
-    left_out
-        Names of forms that are not chosen.
-    rkernels
-        For each unit key the forms by the names of the rKernels.
-    complete
-        Whether all units were compiled.
-    """
-
+    #: The form that stages run, and the one that runs if no schedule names a form.
     fastest: dict[Units, CompiledUnit] = field(default_factory=dict[Units, CompiledUnit])
     generated: dict[Units, CompiledUnit] = field(default_factory=dict[Units, CompiledUnit])
+    #: For units of several forms each form and its seconds.
     timed: dict[Units, TimedForms] = field(default_factory=dict[Units, TimedForms])
+    #: Names of forms that are not chosen.
     left_out: set[str] = field(default_factory=set[str])
+    #: For each unit key the forms by the names of the rKernels.
     rkernels: dict[str, Forms] = field(default_factory=dict[str, Forms])
+    #: Whether all units were compiled.
     complete: bool = False
 
 

@@ -20,61 +20,41 @@ Extents = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class GraphBuffer:
-    """A buffer whose address is passed to kernels.
+    """A buffer whose address is passed to kernels."""
 
-    Attributes
-    ----------
-    name
-        Unique in its graph.
-    type
-        Its shape and element type.
-    role
-        Whether it is an input, an output, a constant, an intermediate or scratch.
-    content
-        Its content before a run. None if the numbers do not matter; integers are then zeros.
-    """
-
+    #: Unique in its graph.
     name: str
+    #: Its shape and element type.
     type: BufferType
+    #: Whether it is an input, an output, a constant, an intermediate or scratch.
     role: Role
+    #: Its content before a run. None if the numbers do not matter; integers are then zeros.
     content: Array | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class KernelLaunch:
-    """A launch of a kernel, whose parameters are all addresses of buffers.
+    """A launch of a kernel, whose parameters are all addresses of buffers."""
 
-    Attributes
-    ----------
-    unit
-        The unit that it computes: the names of the model's operators, joined by ``+``.
-    code
-        Its code, a key of :attr:`LaunchGraph.code`.
-    entry
-        The name of its ``__global__`` function.
-    grid, block
-        Blocks of the grid, and threads of a block, in three dimensions.
-    shared_bytes
-        Bytes of dynamic shared memory of a block.
-    arguments
-        Its buffers, as indices into :attr:`LaunchGraph.buffers`.
-    cleared
-        Positions in ``arguments`` of the buffers that are set to zero before each launch. A kernel
-        that has any is persistent: its blocks wait for each other, so all of them have to run at
-        once.
-    waits
-        Launches that must end before this one begins, as indices into :attr:`LaunchGraph.launches`.
-        All are earlier ones. Those that follow from the waits of others may be left out.
-    """
-
+    #: The unit that it computes: the names of the model's operators, joined by ``+``.
     unit: str
+    #: Its code, a key of :attr:`LaunchGraph.code`.
     code: str
+    #: The name of its ``__global__`` function.
     entry: str
+    #: Blocks of the grid, and threads of a block, in three dimensions.
     grid: Extents
     block: Extents
+    #: Bytes of dynamic shared memory of a block.
     shared_bytes: int
+    #: Its buffers, as indices into :attr:`LaunchGraph.buffers`.
     arguments: tuple[int, ...]
+    #: Positions in ``arguments`` of the buffers that are set to zero before each launch. A kernel
+    #: that has any is persistent: its blocks wait for each other, so all of them have to run at
+    #: once.
     cleared: tuple[int, ...]
+    #: Launches that must end before this one begins, as indices into :attr:`LaunchGraph.launches`.
+    #: All are earlier ones. Those that follow from the waits of others may be left out.
     waits: tuple[int, ...]
 
     @property
@@ -100,26 +80,17 @@ class KernelLaunch:
 
 @dataclass(frozen=True)
 class LaunchGraph:
-    """A graph of kernel launches, with their code and buffers, that a timing device times.
+    """A graph of kernel launches, with their code and buffers, that a timing device times."""
 
-    Attributes
-    ----------
-    arch
-        The architecture of the code: ``"sm_70"`` is machine code, ``"compute_70"`` is PTX text.
-    code
-        The code of kernels, by its SHA-256.
-    buffers
-        All buffers; none share memory.
-    launches
-        The launches, in an order in which one stream could run them.
-    model, policy
-        The model and policy, if this is a whole program; empty if it is a part that a search times.
-    """
-
+    #: The architecture of the code: ``"sm_70"`` is machine code, ``"compute_70"`` is PTX text.
     arch: str
+    #: The code of kernels, by its SHA-256.
     code: Mapping[str, bytes]
+    #: All buffers; none share memory.
     buffers: tuple[GraphBuffer, ...]
+    #: The launches, in an order in which one stream could run them.
     launches: tuple[KernelLaunch, ...]
+    #: The model and policy, if this is a whole program; empty if it is a part that a search times.
     model: str = ""
     policy: str = ""
 

@@ -23,24 +23,16 @@ _REFUSALS = (UnfusedError, UnsupportedError, UntimedError)
 
 @dataclass(frozen=True)
 class Measurement:
-    """A request to a device.
+    """A request to a device."""
 
-    Attributes
-    ----------
-    labels
-        The log keys that it gives samples of, each with a label for people.
-    prepare
-        Compiles and lowers, and returns a function that runs the measurement. Measurements are
-        prepared one after another; several threads may run them at once.
-    is_profile
-        Whether it times the tasks of a kernel instead of a stage.
-    times
-        The number of measurements that the log must have, unless this device is exact.
-    """
-
+    #: The log keys that it gives samples of, each with a label for people.
     labels: Mapping[str, str]
+    #: Compiles and lowers, and returns a function that runs the measurement. Measurements are
+    #: prepared one after another; several threads may run them at once.
     prepare: Callable[[], Callable[[], Samples]]
+    #: Whether it times the tasks of a kernel instead of a stage.
     is_profile: bool = False
+    #: The number of measurements that the log must have, unless this device is exact.
     times: int = 1
 
 

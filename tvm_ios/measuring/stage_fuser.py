@@ -18,18 +18,12 @@ from tvm_ios.schedule.stage import Stage
 
 @dataclass(frozen=True)
 class FusedStages:
-    """The code of co-scheduled stages that are one kernel each, for lowering and sessions.
+    """The code of co-scheduled stages that are one kernel each, for lowering and sessions."""
 
-    Attributes
-    ----------
-    merged, constant_name
-        For :func:`tvm_ios.program.lower.lower`.
-    tables
-        The step tables, which are constants of no unit, by their names.
-    """
-
+    #: For :func:`tvm_ios.program.lower.lower`.
     merged: Mapping[Stage, UnitCode]
     constant_name: ConstantName
+    #: The step tables, which are constants of no unit, by their names.
     tables: Mapping[str, Array]
 
 

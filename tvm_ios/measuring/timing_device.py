@@ -28,39 +28,26 @@ class UntimedError(UserError):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Properties of the times that a device returns.
+    """Properties of the times that a device returns."""
 
-    Attributes
-    ----------
-    launch_overhead
-        Seconds of a graph of one launch that are not work of its kernel; 0 if times begin with a
-        kernel's first instruction and end with its last.
-    edge_latency
-        Seconds in a graph's time between the end of a launch and the begin of one that waits for
-        it; None if unknown.
-    exact
-        Whether equal graphs always take the same time. A graph is then timed only once.
-    """
-
+    #: Seconds of a graph of one launch that are not work of its kernel; 0 if times begin with a
+    #: kernel's first instruction and end with its last.
     launch_overhead: float
+    #: Seconds in a graph's time between the end of a launch and the begin of one that waits for it;
+    #: None if unknown.
     edge_latency: float | None = None
+    #: Whether equal graphs always take the same time. A graph is then timed only once.
     exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """The time of a graph.
+    """The time of a graph."""
 
-    Attributes
-    ----------
-    samples
-        Seconds of runs; one is enough if times are exact.
-    spans
-        For each launch its begin and end in one of these runs, in seconds since the run's begin;
-        empty if the device cannot tell.
-    """
-
+    #: Seconds of runs; one is enough if times are exact.
     samples: tuple[float, ...]
+    #: For each launch its begin and end in one of these runs, in seconds since the run's begin;
+    #: empty if the device cannot tell.
     spans: tuple[tuple[float, float], ...] = ()
 
 

@@ -17,22 +17,15 @@ TuningProgress = Callable[[int, int, float, float], None]
 
 @dataclass(frozen=True)
 class ModelToTune:
-    """A model whose kernels are tuned.
-
-    Attributes
-    ----------
-    merges
-        Units that a search may merge, each with its copies in equal blocks.
-    source
-        Returns the computation of a unit, or of merged units, as the dialect's tuner takes it.
-    sequential_latency
-        Measures all units one after another with default kernels, in seconds.
-    """
+    """A model whose kernels are tuned."""
 
     name: str
     graph: OpGraph
+    #: Units that a search may merge, each with its copies in equal blocks.
     merges: Mapping[tuple[int, ...], Sequence[tuple[int, ...]]]
+    #: Returns the computation of a unit, or of merged units, as the dialect's tuner takes it.
     source: Callable[[tuple[int, ...]], Any]
+    #: Measures all units one after another with default kernels, in seconds.
     sequential_latency: Callable[[], float]
 
     def named(self, units: tuple[int, ...]) -> str:
@@ -42,17 +35,11 @@ class ModelToTune:
 
 @dataclass(frozen=True, slots=True)
 class TuningLimits:
-    """Limits at which tuning ends.
+    """Limits at which tuning ends."""
 
-    Attributes
-    ----------
-    trials
-        The most variants of each kernel that are timed, earlier runs included.
-    seconds
-        The time after which no further round begins.
-    """
-
+    #: The most variants of each kernel that are timed, earlier runs included.
     trials: int = 64
+    #: The time after which no further round begins.
     seconds: float = math.inf
 
 
@@ -102,40 +89,26 @@ class TunedKernel:
 
 @dataclass(frozen=True)
 class TuningResult:
-    """The result of tuning a model.
+    """The result of tuning a model."""
 
-    Attributes
-    ----------
-    model
-        The model's name.
-    log
-        The tuning log.
-    kernels
-        The log's kernels of the model, those of its own operators first.
-    default, tuned
-        Seconds of all units one after another, with default kernels and with the log's best.
-    missing
-        The number of operators of the model for which the log has no kernel.
-    untouched
-        The number of merge candidates that no trial was spent on.
-    mended
-        The number of unfinished lines of a killed run that were removed from the log.
-    seconds
-        The duration of tuning.
-    failed
-        The number of trials that no machine of a fleet could time, by the reason.
-    tail
-        A sentence on the part of the model that runs after its program and is not tuned.
-    """
-
+    #: The model's name.
     model: str
+    #: The tuning log.
     log: Path
+    #: The log's kernels of the model, those of its own operators first.
     kernels: tuple[TunedKernel, ...]
+    #: Seconds of all units one after another, with default kernels and with the log's best.
     default: float
     tuned: float
+    #: The number of operators of the model for which the log has no kernel.
     missing: int
+    #: The number of merge candidates that no trial was spent on.
     untouched: int
+    #: The number of unfinished lines of a killed run that were removed from the log.
     mended: int
+    #: The duration of tuning.
     seconds: float
+    #: The number of trials that no machine of a fleet could time, by the reason.
     failed: Mapping[str, int] = field(default_factory=dict[str, int])
+    #: A sentence on the part of the model that runs after its program and is not tuned.
     tail: str | None = None

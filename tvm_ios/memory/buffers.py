@@ -17,23 +17,15 @@ _OVER_AN_INPUT = ELEMENT_WISE | {
 
 @dataclass(frozen=True, slots=True)
 class TensorBuffer:
-    """Memory of one tensor, or of several that lie in it (parts of a concatenation).
+    """Memory of one tensor, or of several that lie in it (parts of a concatenation)."""
 
-    Attributes
-    ----------
-    nbytes
-        Its size.
-    writers
-        Bit set of the operators that write into it: it is allocated by the first of them.
-    users
-        Bit set of the operators that write or read it: it is freed after the last of them.
-    at_start, at_end
-        Whether it is live before the first operator (a graph input), and after the last one.
-    """
-
+    #: Its size.
     nbytes: int
+    #: Bit set of the operators that write into it: it is allocated by the first of them.
     writers: int
+    #: Bit set of the operators that write or read it: it is freed after the last of them.
     users: int
+    #: Whether it is live before the first operator (a graph input), and after the last one.
     at_start: bool = False
     at_end: bool = False
 

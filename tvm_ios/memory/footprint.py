@@ -16,36 +16,24 @@ class OrderError(UserError):
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """The way bytes are counted. Orders are comparable only under the same counting.
+    """The way bytes are counted. Orders are comparable only under the same counting."""
 
-    Attributes
-    ----------
-    in_place
-        An element-wise operator writes its result over the first input of its shape that no
-        operator reads later (HMCOS's count).
-    zero_copy_concat
-        Inputs of a concatenation are written directly into its result, whose memory is taken
-        from the first input on.
-    """
-
+    #: An element-wise operator writes its result over the first input of its shape that no operator
+    #: reads later (HMCOS's count).
     in_place: bool = False
+    #: Inputs of a concatenation are written directly into its result, whose memory is taken from
+    #: the first input on.
     zero_copy_concat: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Footprints:
-    """The memory of an order, step by step.
+    """The memory of an order, step by step."""
 
-    Attributes
-    ----------
-    stable
-        Bytes while each operator runs: all live buffers, its inputs and outputs included, and
-        its scratch.
-    transient
-        Bytes after each operator: the buffers that are still needed.
-    """
-
+    #: Bytes while each operator runs: all live buffers, its inputs and outputs included, and its
+    #: scratch.
     stable: tuple[int, ...]
+    #: Bytes after each operator: the buffers that are still needed.
     transient: tuple[int, ...]
 
     @property

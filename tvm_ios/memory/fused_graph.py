@@ -20,16 +20,12 @@ class FusedGraph(StateGraph):
     The bytes that a node adds depend on its context (has another reader of its input run?), so its
     operators are replayed once for every context. Nodes are in topological order, and each operator
     is in one of them.
-
-    Attributes
-    ----------
-    waits
-        For each operator the bit set of those that must run before it although it does not read
-        them; empty if there are none.
     """
 
     problem: MemoryProblem
     sequences: tuple[tuple[int, ...], ...]
+    #: For each operator the bit set of those that must run before it although it does not read
+    #: them; empty if there are none.
     waits: tuple[int, ...] = ()
 
     def __len__(self) -> int:

@@ -13,29 +13,19 @@ Solver = Literal["cp-sat", "scip"]
 
 @dataclass(frozen=True, slots=True)
 class SchedulerOptions:
-    """Options of all memory schedulers; each scheduler ignores those of the others.
+    """Options of all memory schedulers; each scheduler ignores those of the others."""
 
-    Attributes
-    ----------
-    rpo_from
-        End of the graph where reverse post-order begins, for all that start with it.
-    parts
-        Largest number of parts of fusion-ilp's partition; None for one per some 40 nodes.
-    solver
-        Solver of fusion-ilp's integer programs.
-    pruning
-        Whether fusion-ilp leaves out variables that the topology decides.
-    fusion
-        Whether fusion-ilp fuses before it divides.
-    memory_aware
-        Whether fusion-ilp divides where few bytes cross; else into parts of equal size.
-    """
-
+    #: End of the graph where reverse post-order begins, for all that start with it.
     rpo_from: Direction = "inputs"
+    #: Largest number of parts of fusion-ilp's partition; None for one per some 40 nodes.
     parts: int | None = None
+    #: Solver of fusion-ilp's integer programs.
     solver: Solver = "cp-sat"
+    #: Whether fusion-ilp leaves out variables that the topology decides.
     pruning: bool = True
+    #: Whether fusion-ilp fuses before it divides.
     fusion: bool = True
+    #: Whether fusion-ilp divides where few bytes cross; else into parts of equal size.
     memory_aware: bool = True
 
 

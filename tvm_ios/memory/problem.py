@@ -45,9 +45,7 @@ def is_live(buffer: TensorBuffer, state: int) -> bool:
 
 
 def memory_problem(
-    graph: OpGraph,
-    counting: Counting | None = None,
-    scratch: Mapping[int, int] | None = None,
+    graph: OpGraph, counting: Counting | None = None, scratch: Mapping[int, int] | None = None
 ) -> MemoryProblem:
     """Return the memory problem of a graph of operators or units.
 

@@ -38,10 +38,7 @@ def stage_problem(graph: OpGraph, stages: Sequence[Stage]) -> tuple[MemoryProble
 
 
 def order_stages(
-    graph: OpGraph,
-    stages: Sequence[Stage],
-    scheduler: str = "optimal",
-    time_limit: float = 30.0,
+    graph: OpGraph, stages: Sequence[Stage], scheduler: str = "optimal", time_limit: float = 30.0
 ) -> MemoryOrder:
     """Return the order of stages with the smallest peak, as places in ``stages``.
 

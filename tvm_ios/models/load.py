@@ -36,21 +36,14 @@ def load_onnx(model: AnyModel) -> onnx.ModelProto:
 
 @dataclass(frozen=True)
 class SimplifiedModel:
-    """A simplified model that can be scheduled, and the tail that runs after it.
+    """A simplified model that can be scheduled, and the tail that runs after it."""
 
-    Attributes
-    ----------
-    model
-        The simplified model, without the tail.
-    written
-        The model as written, with static input shapes. If there is a tail, only the part before it,
-        which may have its constants folded and its quantised operators in floats.
-    tail
-        The end of the model whose shapes depend on the data, or None.
-    """
-
+    #: The simplified model, without the tail.
     model: onnx.ModelProto
+    #: The model as written, with static input shapes. If there is a tail, only the part before it,
+    #: which may have its constants folded and its quantised operators in floats.
     written: onnx.ModelProto
+    #: The end of the model whose shapes depend on the data, or None.
     tail: Tail | None = None
 
 

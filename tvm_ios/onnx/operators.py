@@ -11,7 +11,7 @@ from tvm_ios.graph.elements import AttrValue, GraphError
 from tvm_ios.graph.operators import is_bias
 from tvm_ios.onnx.canonical import Attrs, Canonical, Handler, integers, static_shape
 from tvm_ios.onnx.edit import constant, is_of_onnx
-from tvm_ios.onnx.rewrites.recurrent_loops import DOMAIN, LAYERS, OPTIONAL
+from tvm_ios.onnx.rewrites.recurrence.loops import DOMAIN, LAYERS, OPTIONAL
 from tvm_ios.onnx.windows import WINDOWS
 
 #: The default of ``LRN``, as a file would have it.

@@ -52,8 +52,8 @@ from tvm_ios.onnx.rewrites.pass_through import remove_if_nothing
 from tvm_ios.onnx.rewrites.plainly.registry import write_plainly
 from tvm_ios.onnx.rewrites.quantised.operators import PRODUCTS, write_quantised
 from tvm_ios.onnx.rewrites.random import RANDOM, leave_out_random
-from tvm_ios.onnx.rewrites.recurrent import unroll_recurrent
-from tvm_ios.onnx.rewrites.recurrent_loops import loop_recurrent, with_functions
+from tvm_ios.onnx.rewrites.recurrence.cells import unroll_recurrent
+from tvm_ios.onnx.rewrites.recurrence.loops import loop_recurrent, with_functions
 from tvm_ios.onnx.rewrites.resize import explicit_sizes
 from tvm_ios.onnx.rewrites.split_constants import split_constants
 from tvm_ios.onnx.shape_inference import infer_shapes

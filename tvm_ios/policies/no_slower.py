@@ -19,10 +19,7 @@ _TIE = 1e-12
 
 
 def no_slower(
-    request: Request,
-    schedule: Schedule,
-    statistics: SearchStatistics,
-    included: Sequence[Found],
+    request: Request, schedule: Schedule, statistics: SearchStatistics, included: Sequence[Found]
 ) -> tuple[Schedule, SearchStatistics]:
     """Return the fastest mix of a found schedule, the greedy one, and those of included policies.
 

@@ -26,26 +26,17 @@ _Part = TypeVar("_Part")
 
 @dataclass(frozen=True)
 class Problem:
-    """The units to schedule, cut into blocks.
+    """The units to schedule, cut into blocks."""
 
-    Attributes
-    ----------
-    units
-        The graph of units.
-    blocks
-        Bit sets of units, in the order of execution.
-    operators
-        The graph of operators that the units are made of, or None if it is not known.
-    mergeable
-        Returns whether units can be merged into one operator.
-    max_block
-        The most units of a block, or None if the blocks were cut in another way.
-    """
-
+    #: The graph of units.
     units: OpGraph
+    #: Bit sets of units, in the order of execution.
     blocks: tuple[int, ...]
+    #: The graph of operators that the units are made of, or None if it is not known.
     operators: OpGraph | None = None
+    #: Returns whether units can be merged into one operator.
     mergeable: Mergeable = any_mergeable
+    #: The most units of a block, or None if the blocks were cut in another way.
     max_block: int | None = None
 
     @staticmethod
@@ -67,84 +58,55 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits of a search.
+    """Limits of a search."""
 
-    Attributes
-    ----------
-    pruning
-        The most units of a group, and the most groups of a stage; greedy's stages are exempt.
-    max_block
-        The most units of a block.
-    budget
-        The most measurements and seconds, and the gain that is too small to measure for.
-    memory_budget
-        Bytes that the tensors between units may take at any time, as
-        :mod:`tvm_ios.ios.stage_memory` counts them; None for no limit.
-    reuse
-        Whether equal blocks are searched once, and equal branches of a block as one where the costs
-        allow it.
-    """
-
+    #: The most units of a group, and the most groups of a stage; greedy's stages are exempt.
     pruning: Pruning = field(default_factory=lambda: Pruning(3, 8))
+    #: The most units of a block.
     max_block: int = 40
+    #: The most measurements and seconds, and the gain that is too small to measure for.
     budget: Budget = field(default_factory=lambda: Budget(max_measurements=400))
+    #: Bytes that the tensors between units may take at any time, as :mod:`tvm_ios.ios.stage_memory`
+    #: counts them; None for no limit.
     memory_budget: int | None = None
+    #: Whether equal blocks are searched once, and equal branches of a block as one where the costs
+    #: allow it.
     reuse: bool = True
 
 
 @dataclass(frozen=True)
 class Found:
-    """The result of a policy.
+    """The result of a policy."""
 
-    Attributes
-    ----------
-    schedule
-        The best schedule.
-    statistics
-        Statistics of the search, or None if the policy does not search.
-    left_out
-        For each program that was not tried because it cannot be built, a sentence that says why.
-    tried
-        The schedules whose programs were compared.
-    why_not
-        Half a sentence that says why the schedule is not worth a program; empty if it may be.
-    """
-
+    #: The best schedule.
     schedule: Schedule
+    #: Statistics of the search, or None if the policy does not search.
     statistics: SearchStatistics | None = None
+    #: For each program that was not tried because it cannot be built, a sentence that says why.
     left_out: tuple[str, ...] = ()
+    #: The schedules whose programs were compared.
     tried: tuple[Schedule, ...] = ()
+    #: Half a sentence that says why the schedule is not worth a program; empty if it may be.
     why_not: str = ""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A request to a policy to find a schedule.
+    """A request to a policy to find a schedule."""
 
-    Attributes
-    ----------
-    policy
-        The name of the policy.
-    problem
-        The units to schedule.
-    costs
-        Execution times on a device; they offer all that the policy needs.
-    limits
-        Limits of the search.
-    progress
-        Called with (what, done, total).
-    found
-        Returns what the policy of a name finds for the same problem, and searches at most once.
-    known
-        Returns what the policy of a name has found for the same problem, or None; never searches.
-    """
-
+    #: The name of the policy.
     policy: str
+    #: The units to schedule.
     problem: Problem
+    #: Execution times on a device; they offer all that the policy needs.
     costs: Costs
+    #: Limits of the search.
     limits: Limits
+    #: Called with (what, done, total).
     progress: Progress
+    #: Returns what the policy of a name finds for the same problem, and searches at most once.
     found: Callable[[str], Found]
+    #: Returns what the policy of a name has found for the same problem, or None; never searches.
     known: Callable[[str], Found | None]
 
     @property
@@ -171,37 +133,24 @@ def _offered(part: _Part | None, offer: Offer) -> _Part:
 
 @dataclass(frozen=True)
 class Policy:
-    """A scheduling policy.
+    """A scheduling policy."""
 
-    Attributes
-    ----------
-    name
-        The name by which users choose it.
-    summary
-        Half a sentence that says what it does.
-    find
-        Finds the schedule.
-    needs
-        Offers that the costs must have.
-    strategies
-        The strategies that it may give a stage, if it searches over stages.
-    keeps_memory_budget
-        Whether it finds schedules within ``limits.memory_budget``.
-    front
-        Returns all trades of latency for memory, the fastest first; None if they are found by
-        searching with smaller and smaller budgets.
-    tried
-        Whether ``optimize`` tries it by default.
-    tried_for
-        Returns whether ``optimize`` tries it for a graph of units; None for every graph.
-    """
-
+    #: The name by which users choose it.
     name: str
+    #: Half a sentence that says what it does.
     summary: str
+    #: Finds the schedule.
     find: Callable[[Request], Found]
+    #: Offers that the costs must have.
     needs: frozenset[Offer] = frozenset()
+    #: The strategies that it may give a stage, if it searches over stages.
     strategies: frozenset[Strategy] = frozenset()
+    #: Whether it finds schedules within ``limits.memory_budget``.
     keeps_memory_budget: bool = False
+    #: Returns all trades of latency for memory, the fastest first; None if they are found by
+    #: searching with smaller and smaller budgets.
     front: Callable[[Request], tuple[FrontPoint, ...]] | None = None
+    #: Whether ``optimize`` tries it by default.
     tried: bool = True
+    #: Returns whether ``optimize`` tries it for a graph of units; None for every graph.
     tried_for: Callable[[OpGraph], bool] | None = None

@@ -42,11 +42,7 @@ def too_little(request: Request) -> str:
 
 
 def why_no_program(
-    problem: Problem,
-    costs: Costs,
-    schedule: Schedule,
-    least: float,
-    progress: Progress = silent,
+    problem: Problem, costs: Costs, schedule: Schedule, least: float, progress: Progress = silent
 ) -> str:
     """Return the reason why a schedule is not worth a program; empty if it may be, or if unknown.
 

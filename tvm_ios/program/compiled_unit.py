@@ -19,36 +19,24 @@ class ConstantUse:
 
 @dataclass(frozen=True)
 class CompiledUnit:
-    """The compiled code of a unit, in one of its forms.
+    """The compiled code of a unit, in one of its forms."""
 
-    Attributes
-    ----------
-    code
-        Its phases. The parameters are the data inputs, ``constants`` and the outputs.
-    constants
-        How to make the constant parameters, in order.
-    key
-        Equal for units of equal code.
-    kernels
-        The keys of its kernels.
-    tuned
-        The names of the workloads that a tuning log had an entry for.
-    library
-        The kernel library that it calls, needed where it runs; empty for none.
-    name
-        The rKernel that a schedule has to name for the unit to run in this form; empty if the form
-        runs without a name.
-    forms
-        A label of each kernel for people, such as ``contraction``; empty where unknown.
-    """
-
+    #: Its phases. The parameters are the data inputs, ``constants`` and the outputs.
     code: UnitCode
+    #: How to make the constant parameters, in order.
     constants: tuple[ConstantUse, ...]
+    #: Equal for units of equal code.
     key: str
+    #: The keys of its kernels.
     kernels: tuple[str, ...]
+    #: The names of the workloads that a tuning log had an entry for.
     tuned: frozenset[str] = frozenset()
+    #: The kernel library that it calls, needed where it runs; empty for none.
     library: str = ""
+    #: The rKernel that a schedule has to name for the unit to run in this form; empty if the form
+    #: runs without a name.
     name: str = ""
+    #: A label of each kernel for people, such as ``contraction``; empty where unknown.
     forms: tuple[str, ...] = ()
 
     @property

@@ -17,20 +17,14 @@ from tvm_ios.program.winograd import filterings, transformed_weights
 
 @dataclass(frozen=True, slots=True)
 class ParamTransform:
-    """Steps that are applied to a constant, one after another.
+    """Steps that are applied to a constant, one after another."""
 
-    Attributes
-    ----------
-    steps
-        ``("reshape", extents)``, ``("transpose", axes)``, ``("pad_parts", counts, multiple)``
-        (cut the first axis into parts of these counts and pad each with zeros to a multiple),
-        ``("sums", factor)`` (of all numbers along the first axis, times the factor),
-        ``("phases", strides, pads)``, see :func:`phase_taps`, ``("winograd", outputs)``, see
-        :func:`tvm_ios.program.winograd.transformed_weights`, ``("astype", name)``, or
-        ``("bfloat16",)``, see
-        :func:`tvm_ios.program.bfloat16.bfloat16_bits`.
-    """
-
+    #: ``("reshape", extents)``, ``("transpose", axes)``, ``("pad_parts", counts, multiple)`` (cut
+    #: the first axis into parts of these counts and pad each with zeros to a multiple), ``("sums",
+    #: factor)`` (of all numbers along the first axis, times the factor), ``("phases", strides,
+    #: pads)``, see :func:`phase_taps`, ``("winograd", outputs)``, see
+    #: :func:`tvm_ios.program.winograd.transformed_weights`, ``("astype", name)``, or
+    #: ``("bfloat16",)``, see :func:`tvm_ios.program.bfloat16.bfloat16_bits`.
     steps: tuple[tuple[Any, ...], ...] = ()
 
     def apply(self, array: Array) -> Array:

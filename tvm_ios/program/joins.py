@@ -42,23 +42,15 @@ Places = Mapping[int, Place]
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A unit that only concatenates.
+    """A unit that only concatenates."""
 
-    Attributes
-    ----------
-    output
-        The tensor of the result.
-    axis
-        The axis of the result along which the inputs lie side by side.
-    fields
-        The tensors that it joins (None for a constant), each with its extent along the axis.
-    priority
-        Joins of higher priority are placed first; see :func:`join_priority`.
-    """
-
+    #: The tensor of the result.
     output: int
+    #: The axis of the result along which the inputs lie side by side.
     axis: int
+    #: The tensors that it joins (None for a constant), each with its extent along the axis.
     fields: tuple[tuple[int | None, int], ...]
+    #: Joins of higher priority are placed first; see :func:`join_priority`.
     priority: tuple[Any, ...]
 
     def in_place(self, places: Places) -> frozenset[int]:

@@ -152,10 +152,7 @@ _OfGroup = TypeVar("_OfGroup")
 
 
 def _work_groups(
-    graph: OpGraph,
-    stage: Stage,
-    code: Mapping[int, UnitCode],
-    merged: Mapping[Stage, UnitCode],
+    graph: OpGraph, stage: Stage, code: Mapping[int, UnitCode], merged: Mapping[Stage, UnitCode]
 ) -> tuple[tuple[_Work, ...], ...]:
     if stage in merged:
         return (((stage.units, merged[stage]),),)

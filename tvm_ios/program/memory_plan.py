@@ -16,18 +16,12 @@ PLANNED = frozenset({Role.INTERMEDIATE, Role.SCRATCH})
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Bytes of one arena, given to the buffers that need no memory of their own.
+    """Bytes of one arena, given to the buffers that need no memory of their own."""
 
-    Attributes
-    ----------
-    nbytes
-        Size of the arena.
-    offsets
-        For each planned buffer its first byte, a multiple of 64. Buffers may share bytes if
-        every run of the program has finished with one before it begins with the other.
-    """
-
+    #: Size of the arena.
     nbytes: int
+    #: For each planned buffer its first byte, a multiple of 64. Buffers may share bytes if every
+    #: run of the program has finished with one before it begins with the other.
     offsets: Mapping[int, int]
 
     def to_json(self, program: Program) -> dict[str, Any]:

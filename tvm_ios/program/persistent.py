@@ -45,21 +45,14 @@ class ROperator:
 
 @dataclass(frozen=True)
 class PersistentProgram:
-    """The program of a persistent kernel.
+    """The program of a persistent kernel."""
 
-    Attributes
-    ----------
-    lanes
-        For each vEU its steps, in order.
-    operators
-        The operators in the order of Append: an operator waits for earlier ones only, and a vEU
-        runs operators in ascending order. So some vEU can always go on.
-    kernels, buffers, units, uses
-        As of a :class:`tvm_ios.program.program.Program`.
-    """
-
+    #: For each vEU its steps, in order.
     lanes: tuple[tuple[RTasks, ...], ...]
+    #: The operators in the order of Append: an operator waits for earlier ones only, and a vEU runs
+    #: operators in ascending order. So some vEU can always go on.
     operators: tuple[ROperator, ...]
+    #: As of a :class:`tvm_ios.program.program.Program`.
     kernels: tuple[str, ...]
     buffers: tuple[Buffer, ...]
     units: tuple[str, ...]

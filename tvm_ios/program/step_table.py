@@ -34,20 +34,13 @@ class StepWait(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepTable:
-    """The steps of all vEUs.
+    """The steps of all vEUs."""
 
-    Attributes
-    ----------
-    first
-        For each vEU the index of its first step, and at the end the number of steps.
-    steps
-        The steps of all vEUs, one vEU after another.
-    waits
-        The waits of all barriers; a step refers to a range of them.
-    """
-
+    #: For each vEU the index of its first step, and at the end the number of steps.
     first: tuple[int, ...]
+    #: The steps of all vEUs, one vEU after another.
     steps: tuple[StepRow, ...]
+    #: The waits of all barriers; a step refers to a range of them.
     waits: tuple[StepWait, ...]
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import lru_cache
 
-from tvm_ios.shapes.extent import OpenExtentError, evaluate, is_open, symbols_in
+from tvm_ios.shapes.extent import OpenExtentError, end_values, evaluate, is_open, symbols_in
 
 #: Cuts for more lanes are not recognised.
 _MOST_LANES = 256
@@ -67,7 +67,7 @@ def _share(place: int, tiles: int) -> Fraction | None:
     """Return the fraction of the tiles at which a cut lies; None if it is no cut of them."""
     if not is_open(place):
         return Fraction(0) if place == 0 else None
-    most = {symbol.name: symbol.most for symbol in symbols_in((place, tiles))}
+    _, most = end_values(symbols_in((place, tiles)))
     here, number = evaluate(place, most), evaluate(tiles, most)
     if not 0 <= here <= number or number == 0:
         return None

@@ -19,26 +19,17 @@ from tvm_ios.schedule.rkernel import RKernel
 
 @dataclass(frozen=True, slots=True)
 class RProgram:
-    """A program that is emitted to the device at once (Rammer, section 3.2); immutable.
+    """A program that is emitted to the device at once (Rammer, section 3.2); immutable."""
 
-    Attributes
-    ----------
-    units
-        Units in the order of Append.
-    kernels
-        For each unit the rKernel that computes it.
-    placement
-        The lanes on which the rTasks run.
-    clocks
-        For each lane the simulated second at which it has executed its rTasks.
-    ends
-        For each unit the simulated second at which its last rTask ends.
-    """
-
+    #: Units in the order of Append.
     units: tuple[int, ...]
+    #: For each unit the rKernel that computes it.
     kernels: Mapping[int, RKernel]
+    #: The lanes on which the rTasks run.
     placement: Placement
+    #: For each lane the simulated second at which it has executed its rTasks.
     clocks: tuple[float, ...]
+    #: For each unit the simulated second at which its last rTask ends.
     ends: Mapping[int, float]
 
     @staticmethod

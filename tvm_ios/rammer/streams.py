@@ -11,9 +11,7 @@ from tvm_ios.schedule.waves import waves
 
 
 def with_streams(
-    schedule: Schedule,
-    predecessors: Sequence[int],
-    seconds: Callable[[Stage], float | None],
+    schedule: Schedule, predecessors: Sequence[int], seconds: Callable[[Stage], float | None]
 ) -> Schedule:
     """Return a schedule with waves on streams in place of co-scheduled stages that are no faster.
 

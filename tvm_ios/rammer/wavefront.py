@@ -88,10 +88,7 @@ def co_schedule(graph: OpGraph, units: Sequence[int], kernels: RKernels, lanes: 
 
 
 def rammer_schedule(
-    graph: OpGraph,
-    programs: Sequence[RProgram],
-    seconds: Sequence[float],
-    kernels: RKernels,
+    graph: OpGraph, programs: Sequence[RProgram], seconds: Sequence[float], kernels: RKernels
 ) -> Schedule:
     """Return a schedule with one co-scheduled stage for each rProgram, and its placements.
 

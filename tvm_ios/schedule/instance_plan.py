@@ -101,10 +101,7 @@ def subgraph_outputs(graph: OpGraph, units: Sequence[int]) -> tuple[int, ...]:
 
 
 def fault_of(
-    graph: OpGraph,
-    stages: Sequence[Stage],
-    kernels: Mapping[int, str],
-    plan: InstancePlan,
+    graph: OpGraph, stages: Sequence[Stage], kernels: Mapping[int, str], plan: InstancePlan
 ) -> str | None:
     """Return the first rule that a plan violates, or None.
 

@@ -12,7 +12,7 @@ say ``int`` for both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -38,21 +38,14 @@ class OpenExtentError(UserError):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Symbol:
-    """A whole number that each shape chooses.
+    """A whole number that each shape chooses."""
 
-    Attributes
-    ----------
-    name
-        The name of the dimension.
-    least, most
-        The range, both included.
-    hint
-        The number for which undecided comparisons are answered.
-    """
-
+    #: The name of the dimension.
     name: str
+    #: The range, both included.
     least: int
     most: int
+    #: The number for which undecided comparisons are answered.
     hint: int
 
     def __str__(self) -> str:
@@ -253,6 +246,14 @@ def hint_of(extent: int) -> int:
     return evaluate(extent, {symbol.name: symbol.hint for symbol in symbols_of(extent)})
 
 
+def ceil_div(extent: int, divisor: int) -> int:
+    """Return the quotient by a positive number, rounded up.
+
+    Of an open extent its bounds are known better in this form than as ``-(-extent // divisor)``.
+    """
+    return (extent + divisor - 1) // divisor
+
+
 def bounds(extent: int) -> tuple[int, int]:
     """Return numbers between which an extent is: exact if it has one term."""
     return _bounds(extent.terms) if isinstance(extent, Extent) else (extent, extent)
@@ -319,6 +320,11 @@ def mapped(data: T, change: Callable[[int], Any]) -> T:
 def at_values(data: T, values: Mapping[str, int]) -> T:
     """Return plain data, as of :func:`extents_in`, for these values of the symbols, by name."""
     return mapped(data, lambda extent: evaluate(extent, values))
+
+
+def end_values(symbols: Collection[Symbol]) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the smallest and the largest value of each symbol, by name."""
+    return {s.name: s.least for s in symbols}, {s.name: s.most for s in symbols}
 
 
 def at_hint(data: T) -> T:

@@ -42,26 +42,17 @@ _GRAPH = ("model", "batch", "shapes")
 
 @dataclass(frozen=True)
 class Job:
-    """A task as a worker gets it.
+    """A task as a worker gets it."""
 
-    Attributes
-    ----------
-    key
-        Hash of the content: equal for tasks of equal content alone.
-    content
-        The task as plain data.
-    files
-        The paths of the files that the content refers to, by the names used there.
-    needs
-        The key of the job whose schedule it takes, or None.
-    holds
-        The device that it needs for itself, or None: ``here`` or ``fleet:KEY``.
-    """
-
+    #: Hash of the content: equal for tasks of equal content alone.
     key: str
+    #: The task as plain data.
     content: Mapping[str, Any]
+    #: The paths of the files that the content refers to, by the names used there.
     files: Mapping[str, Path]
+    #: The key of the job whose schedule it takes, or None.
     needs: str | None = None
+    #: The device that it needs for itself, or None: ``here`` or ``fleet:KEY``.
     holds: str | None = None
 
     @cached_property

@@ -50,34 +50,23 @@ Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
 @dataclass(frozen=True)
 class SweepFile:
-    """The checked contents of a sweep's file.
+    """The checked contents of a sweep's file."""
 
-    Attributes
-    ----------
-    folder
-        The folder of the file, at which relative paths begin.
-    workloads
-        Models, with their batches and shapes.
-    devices, policies, pruning
-        One search for each combination of these and a workload.
-    crossings
-        Those of :data:`CROSSINGS` by which schedules are crossed.
-    memory
-        Memory schedulers, run for each workload.
-    exclude
-        Combinations to leave out: values for some of the keys :data:`EXCLUDED`.
-    limits
-        Limits of each task.
-    """
-
+    #: The folder of the file, at which relative paths begin.
     folder: Path
+    #: Models, with their batches and shapes.
     workloads: tuple[Workload, ...]
+    #: One search for each combination of these and a workload.
     devices: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
     pruning: tuple[tuple[int, int], ...] = ((3, 8),)
+    #: Those of :data:`CROSSINGS` by which schedules are crossed.
     crossings: tuple[str, ...] = ()
+    #: Memory schedulers, run for each workload.
     memory: tuple[str, ...] = ()
+    #: Combinations to leave out: values for some of the keys :data:`EXCLUDED`.
     exclude: tuple[Mapping[str, tuple[Any, ...]], ...] = ()
+    #: Limits of each task.
     limits: TaskLimits = field(default_factory=TaskLimits)
 
 

@@ -25,20 +25,13 @@ _STATE_SUFFIXES = (".jsonl", ".json")
 
 @dataclass
 class Record:
-    """The results so far.
+    """The results so far."""
 
-    Attributes
-    ----------
-    folder
-        Where they are written, after every part.
-    slices
-        By key, of each part its result; under ``late`` and ``failed`` why others have none.
-    machines
-        On which something was measured.
-    """
-
+    #: Where they are written, after every part.
     folder: Path
+    #: By key, of each part its result; under ``late`` and ``failed`` why others have none.
     slices: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    #: On which something was measured.
     machines: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     def write(self) -> None:

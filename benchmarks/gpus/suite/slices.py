@@ -40,39 +40,25 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Part:
-    """A command whose result is kept: ``run.py`` of a bundle.
+    """A command whose result is kept: ``run.py`` of a bundle."""
 
-    Attributes
-    ----------
-    name
-        In the slice's results.
-    options
-        Of ``run.py``.
-    environment
-        Variables besides those that there are.
-    """
-
+    #: In the slice's results.
     name: str
+    #: Of ``run.py``.
     options: tuple[str, ...]
+    #: Variables besides those that there are.
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True)
 class Slice:
-    """A network and a batch, or something like it.
+    """A network and a batch, or something like it."""
 
-    Attributes
-    ----------
-    network
-        Of the zoo; empty for checks.
-    batch
-        The leading extent of its inputs.
-    kind
-        What is measured.
-    """
-
+    #: Of the zoo; empty for checks.
     network: str
+    #: The leading extent of its inputs.
     batch: int
+    #: What is measured.
     kind: Kind
 
     @property

@@ -79,21 +79,14 @@ def choose_by(measure: Measure) -> Choose:
 
 @dataclass(frozen=True)
 class Simulated:
-    """A graph of units on a device.
+    """A graph of units on a device."""
 
-    Attributes
-    ----------
-    graph
-        The graph of units.
-    device
-        A described one.
-    measure
-        What tells the most efficient of a unit's kernels: that of least work, or by the paper's
-        words that of least time alone multiplied by its rTasks.
-    """
-
+    #: The graph of units.
     graph: OpGraph
+    #: A described one.
     device: DeviceDescription
+    #: What tells the most efficient of a unit's kernels: that of least work, or by the paper's
+    #: words that of least time alone multiplied by its rTasks.
     measure: Measure = most_efficient
 
     @cached_property

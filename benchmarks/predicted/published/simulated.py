@@ -37,21 +37,14 @@ _BLOCK = {
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """A program, simulated and predicted.
+    """A program, simulated and predicted."""
 
-    Attributes
-    ----------
-    model, policy
-        What was scheduled, and how.
-    cycles
-        Of the whole program, in the simulator.
-    predicted
-        The same from the cycles of kernels alone.
-    """
-
+    #: What was scheduled, and how.
     model: str
     policy: str
+    #: Of the whole program, in the simulator.
     cycles: int
+    #: The same from the cycles of kernels alone.
     predicted: float
 
 

@@ -25,22 +25,16 @@ _DEFAULT_OVER_BEST = 1.25
 
 @dataclass(frozen=True)
 class Way:
-    """A way to compute an operator: its channel blocks and time.
+    """A way to compute an operator: its channel blocks and time."""
 
-    Attributes
-    ----------
-    reads, makes
-        Channels in a block of its input and of its result.
-    config
-        The configuration of a convolution; None is TVM's default.
-    default
-        Whether a convolution has the blocks that TVM takes without a log.
-    """
-
+    #: Channels in a block of its input and of its result.
     reads: Block
     makes: Block
+
     seconds: float = 0.0
+    #: The configuration of a convolution; None is TVM's default.
     config: Any = None
+    #: Whether a convolution has the blocks that TVM takes without a log.
     default: bool = False
 
 

@@ -23,52 +23,38 @@ from tvm_ios.program.program import Part
 
 @dataclass(frozen=True)
 class ModelToBundle:
-    """A model, and the backend that compiles it.
-
-    Attributes
-    ----------
-    module
-        The canonical, unscheduled module; TVM's own build is made of it.
-    source
-        Returns the function and layouts of a unit, or of merged ones.
-    unit_constants
-        Returns the values of a unit's function's parameters after the data.
-    constant_outputs
-        For each output of the graph that is a constant its value.
-    parts
-        For each tensor of the graph that lies in another tensor's memory, its part of that.
-    operators
-        The graph of operators that the units are made of.
-    operator_constant
-        Returns the value of a constant tensor of that graph.
-    precision
-        The precision of the programs: float32, tf32 or float16.
-    pruning, max_block
-        Limits of the searches that the bundle is for.
-    original
-        The model in its own framework; None for TVM, or if the weights were replaced.
-    simple
-        The simplified ONNX model, if it came from one and has these weights.
-    drawn
-        Recipes of random constants, by content key.
-    """
+    """A model, and the backend that compiles it."""
 
     name: str
+    #: The canonical, unscheduled module; TVM's own build is made of it.
     module: tvm.IRModule
+
     graph: OpGraph
+    #: Returns the function and layouts of a unit, or of merged ones.
     source: Callable[[tuple[int, ...]], UnitSource]
+    #: Returns the values of a unit's function's parameters after the data.
     unit_constants: Callable[[int], Sequence[Array]]
+    #: For each output of the graph that is a constant its value.
     constant_outputs: Mapping[int, Array]
+    #: For each tensor of the graph that lies in another tensor's memory, its part of that.
     parts: Mapping[int, Part]
+    #: The graph of operators that the units are made of.
     operators: OpGraph
+    #: Returns the value of a constant tensor of that graph.
     operator_constant: Callable[[int], Array]
+
     output_names: Sequence[str]
     backend: Backend[Any]
+    #: The precision of the programs: float32, tf32 or float16.
     precision: str
+    #: Limits of the searches that the bundle is for.
     pruning: Pruning
     max_block: int
+    #: The model in its own framework; None for TVM, or if the weights were replaced.
     original: Original | None = None
+    #: The simplified ONNX model, if it came from one and has these weights.
     simple: onnx.ModelProto | None = None
+    #: Recipes of random constants, by content key.
     drawn: Mapping[str, Draw] = field(default_factory=dict[str, Draw])
 
     @cached_property

@@ -62,36 +62,25 @@ with interrupts.reported():
 
 @dataclass(frozen=True)
 class BundleSummary:
-    """Facts of a bundle that was written.
-
-    Attributes
-    ----------
-    kernels
-        Number of kernels of all forms and merge candidates.
-    merges, merge_candidates
-        Merge candidates of different code in the bundle, and in the model.
-    fused
-        Number of co-scheduled stages of different code that were compiled ahead, for a GPU.
-    nbytes
-        Size of the folder.
-    glibc
-        The oldest glibc that its libraries run with; empty if they need none.
-    tuned
-        Used part of the tuning log; None without one.
-    reference
-        The framework whose outputs the bundle has; None if programs are not compared.
-    """
+    """Facts of a bundle that was written."""
 
     model: str
     path: Path
     units: int
+    #: Number of kernels of all forms and merge candidates.
     kernels: int
+    #: Merge candidates of different code in the bundle, and in the model.
     merges: int
     merge_candidates: int
+    #: Number of co-scheduled stages of different code that were compiled ahead, for a GPU.
     fused: int
+    #: Size of the folder.
     nbytes: int
+    #: The oldest glibc that its libraries run with; empty if they need none.
     glibc: str
+    #: Used part of the tuning log; None without one.
     tuned: LogUse | None
+    #: The framework whose outputs the bundle has; None if programs are not compared.
     reference: str | None
 
 

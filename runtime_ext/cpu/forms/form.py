@@ -19,21 +19,13 @@ MEMORY_CYCLES = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A way to compute units beside the default; a unit may have several plans of it.
+    """A way to compute units beside the default; a unit may have several plans of it."""
 
-    Attributes
-    ----------
-    kind
-        The name by which a compiler is told to leave the form out.
-    plans
-        Returns all plans of a unit, which schedules may name; none where the form does not fit.
-    promising
-        Returns those plans that may be faster than the default, which are compiled and timed.
-    writers
-        The writer of each of its kernels, by the kernel's class.
-    """
-
+    #: The name by which a compiler is told to leave the form out.
     kind: str
+    #: Returns all plans of a unit, which schedules may name; none where the form does not fit.
     plans: Planner
+    #: Returns those plans that may be faster than the default, which are compiled and timed.
     promising: Planner
+    #: The writer of each of its kernels, by the kernel's class.
     writers: Mapping[type[FormKernel], Writer]

@@ -16,7 +16,7 @@ from runtime_ext.kernels.spec import Normalisation, Product
 from runtime_ext.kernels.statements import divide
 from tvm_ios.errors import UserError
 from tvm_ios.program.program import LINE
-from tvm_ios.shapes.extent import evaluate, is_open, symbols_in
+from tvm_ios.shapes.extent import ceil_div, end_values, evaluate, is_open, symbols_in, symbols_of
 
 #: Bytes of a stack that an attention of open rows takes at most.
 _STACK = 112 * 1024
@@ -31,11 +31,11 @@ def attention(spec: Attention, isa: Isa) -> tuple[Any, int]:
     """
     code = TileCode(spec.buffers, isa, symbols=symbols_in(spec))
     images, heights, rows = spec.softmax.grid
-    blocks = -(-rows // spec.rows)
+    blocks = ceil_div(rows, spec.rows)
     # Align rows of scores to whole vectors.
     aligned = LINE if is_open(spec.softmax.count) else isa.lanes
-    row = -(-spec.softmax.count // aligned) * aligned
-    scores = spec.rows * evaluate(row, {symbol.name: symbol.most for symbol in symbols_in(row)})
+    row = ceil_div(spec.softmax.count, aligned) * aligned
+    scores = spec.rows * evaluate(row, end_values(symbols_of(row))[1])
     if is_open(row) and scores * 4 > _STACK:
         raise UserError(
             f"the scores of {spec.rows} rows of an attention take up to {scores * 4} bytes, and a "
@@ -57,12 +57,7 @@ class _Writer:
     """A writer of a tile's code: scores, their softmax, and the product with the values."""
 
     def __init__(
-        self,
-        spec: Attention,
-        isa: Isa,
-        code: TileCode,
-        matrix: tuple[Index, Index],
-        row: int,
+        self, spec: Attention, isa: Isa, code: TileCode, matrix: tuple[Index, Index], row: int
     ) -> None:
         self.isa, self.code, self.matrix, self.row = isa, code, matrix, row
         self.scores, self.softmax, self.values = spec.scores, spec.softmax, spec.values

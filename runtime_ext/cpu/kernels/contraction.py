@@ -32,7 +32,7 @@ from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.statements import Store, activate, divide, store_vectors
 
 #: Bytes of weights that stay in a core's second-level cache while pixels pass.
-RESIDENT_WEIGHTS = 320 * 1024
+_RESIDENT_WEIGHTS = 320 * 1024
 #: From this many pixels on, a core multiplies a weight for twice as long as memory takes to bring
 #: the next.
 BUSY_PIXELS = 96
@@ -75,9 +75,7 @@ def contraction(spec: Contraction, isa: Isa) -> tuple[Any, int]:
 
 def plan_tiles(spec: Contraction, isa: Isa) -> TilePlan:
     """Return the tiles of a contraction, by its blocking or by rules of thumb."""
-    width = spec.blocking.vectors * isa.lanes
-    parts = channel_parts(spec.parts, width)
-    blocks = sum(part.blocks for part in parts)
+    parts, blocks, outer = channel_blocks(spec, isa)
     runs = row_runs(spec.window, spec.blocking.pixels)
     rows = spec.batch * spec.window.output[0]
     borderless = all(len(run.valid) == run.pixels * spec.window.kernel[1] for run in runs)
@@ -88,12 +86,23 @@ def plan_tiles(spec: Contraction, isa: Isa) -> TilePlan:
     if few and (borderless or spec.blocking.tiles > USUAL_TILES):
         strip = max(1, cut * rows * blocks // spec.blocking.tiles)
         strips = ceil(cut / strip)
-    outer = spec.blocking.blocks_outer
-    if outer is None:
-        outer = bytes_of_weights(spec, width) > RESIDENT_WEIGHTS
     groups = rows * strips
     many = regions(rows * spec.window.output[1] / BUSY_PIXELS, groups) if outer else groups
     return TilePlan(runs, parts, blocks, rows, strips, strip, borderless, outer, many)
+
+
+def channel_blocks(spec: Contraction, isa: Isa) -> tuple[tuple[ChannelPart, ...], int, bool]:
+    """Return the parts of a contraction's channels, their blocks, and in which order tiles are.
+
+    True says that a block is applied to the data of a region before the next block is: the default
+    for weights that no cache holds.
+    """
+    width = spec.blocking.vectors * isa.lanes
+    parts = channel_parts(spec.parts, width)
+    outer = spec.blocking.blocks_outer
+    if outer is None:
+        outer = bytes_of_weights(spec, width) > _RESIDENT_WEIGHTS
+    return parts, sum(part.blocks for part in parts), outer
 
 
 def bytes_of_weights(spec: Contraction, width: int) -> int:
@@ -131,12 +140,7 @@ class ContractionWriter:
     """
 
     def __init__(
-        self,
-        spec: Contraction,
-        plan: TilePlan,
-        isa: Isa,
-        code: TileCode,
-        stored_shift: Index = 0,
+        self, spec: Contraction, plan: TilePlan, isa: Isa, code: TileCode, stored_shift: Index = 0
     ) -> None:
         self.spec, self.plan, self.isa, self.code = spec, plan, isa, code
         self._shift = stored_shift

@@ -11,7 +11,7 @@ from runtime_ext.kernels.code import Index, broadcast, constant, load, number, w
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Mean
 from runtime_ext.kernels.statements import activate, divide, store_statement
-from tvm_ios.shapes.extent import symbols_in
+from tvm_ios.shapes.extent import ceil_div, symbols_in
 
 #: Vectors of channels that are summed together: enough sums in flight to hide latency.
 _VECTORS = 4
@@ -20,7 +20,7 @@ _VECTORS = 4
 def mean(spec: Mean, isa: Isa) -> tuple[Any, int]:
     """Return the PrimFunc of a mean over pixels and its number of tiles (blocks of channels)."""
     block = _VECTORS * isa.lanes
-    blocks = -(-spec.channels // block)
+    blocks = ceil_div(spec.channels, block)
     code = TileCode(spec.buffers, isa, symbols=symbols_in(spec))
     with code.tiles(spec.batch * blocks) as tile:
         image, part = divide(code, "image", tile, blocks, spec.batch)

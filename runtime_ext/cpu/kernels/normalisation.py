@@ -281,7 +281,7 @@ class _OpenRow(RowWriter):
         if not self._is_in_order:
             code.steps("c", code.extent(count), lanes, lambda at, width: use(at, 0, width))
             return
-        behind = -(-count // lanes) - 1
+        behind = (count - 1) // lanes
         blocks = behind // _VECTORS
         with code.loop("c", 0, code.extent(blocks)) as c:
             code.side_by_side(

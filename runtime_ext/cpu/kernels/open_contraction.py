@@ -12,24 +12,23 @@ from tvm import tirx
 from runtime_ext.cpu.kernels.blocking import has_rows
 from runtime_ext.cpu.kernels.contraction import (
     BUSY_PIXELS,
-    RESIDENT_WEIGHTS,
     Channels,
     ContractionWriter,
     TilePlan,
-    bytes_of_weights,
+    channel_blocks,
 )
 from runtime_ext.cpu.kernels.open_convolution import open_convolution
+from runtime_ext.cpu.kernels.passes import fetch_nothing
 from runtime_ext.cpu.kernels.rows import TileRun
 from runtime_ext.cpu.kernels.tile_code import Tail, TileCode, tails
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index, equal, load
-from runtime_ext.kernels.cut import channel_parts
 from runtime_ext.kernels.expression import Access
 from runtime_ext.kernels.open_shapes import is_same
 from runtime_ext.kernels.spec import Contraction, Statement, accesses
 from runtime_ext.kernels.statements import divide
 from tvm_ios.errors import UserError
-from tvm_ios.shapes.extent import is_open, symbols_in
+from tvm_ios.shapes.extent import ceil_div, is_open, symbols_in
 
 #: Multiply-adds of vectors in a tile, about: long against finding its place.
 _WORK = 8192
@@ -72,12 +71,7 @@ class _Writer(ContractionWriter):
 
     def __init__(self, spec: Contraction, isa: Isa, code: TileCode) -> None:
         blocking = spec.blocking
-        width = blocking.vectors * isa.lanes
-        parts = channel_parts(spec.parts, width)
-        blocks = sum(part.blocks for part in parts)
-        outer = blocking.blocks_outer
-        if outer is None:
-            outer = bytes_of_weights(spec, width) > RESIDENT_WEIGHTS
+        parts, blocks, outer = channel_blocks(spec, isa)
         plan = TilePlan((), parts, blocks, 1, 1, 0, True, outer, 1)
         # To the code of register tiles all is one row of pixels.
         row = replace(spec.window, input=(1, 1), output=(1, 1))
@@ -89,8 +83,7 @@ class _Writer(ContractionWriter):
         work = pixels * blocking.vectors * spec.channels
         self._strip = max(1, min(BUSY_PIXELS // pixels, round(_WORK / work)))
         of_group = pixels * self._strip
-        # Bounds of this form are exact, unlike those of the negative quotient of a negative.
-        groups = (rows + of_group - 1) // of_group
+        groups = ceil_div(rows, of_group)
         self.tiles = blocks * groups
         self._rows, self._groups = code.extent(rows), code.extent(groups)
         self._whole = code.extent(rows // pixels)
@@ -164,7 +157,7 @@ class _Writer(ContractionWriter):
 
         words = self.spec.channels
         unroll = self._unroll(words, tail.size * count * self.spec.blocking.vectors)
-        self.unrolled(words, unroll, 0, multiply, _fetch_nothing)
+        self.unrolled(words, unroll, 0, multiply, fetch_nothing)
         for block, of_block in zip(blocks, sums, strict=True):
             self._store_rows(block, 0, of_block, tail)
 
@@ -174,7 +167,7 @@ class _Writer(ContractionWriter):
         def accumulate(sums: list[Any]) -> None:
             words = self.spec.channels
             weights = self.code.bind("weights", block * (words * self._width()))
-            self._input_channels(words, list(range(size)), sources, weights, sums, _fetch_nothing)
+            self._input_channels(words, list(range(size)), sources, weights, sums, fetch_nothing)
 
         run = TileRun(0, 1, size, frozenset())
         self._store_rows(block, row, self.accumulated(block, run, accumulate), tail)
@@ -294,7 +287,3 @@ def _steps(first: Statement, second: Statement) -> list[int]:
     """Return how far each access of a statement is from the next one's."""
     pairs = zip(accesses([first]), accesses([second]), strict=True)
     return [after.offset - before.offset for before, after in pairs]
-
-
-def _fetch_nothing(_at: Index, _step: int) -> None:
-    """Prefetch nothing: for these register tiles it has not paid off at any number of rows."""

@@ -10,23 +10,20 @@ from tvm import tirx
 from runtime_ext.cpu.kernels.blocking import UNROLLED
 from runtime_ext.cpu.kernels.contraction import (
     BUSY_PIXELS,
-    RESIDENT_WEIGHTS,
     ContractionWriter,
     Place,
     TilePlan,
-    bytes_of_weights,
+    channel_blocks,
 )
-from runtime_ext.cpu.kernels.open_rows import OpenRow, RowWriter
-from runtime_ext.cpu.kernels.passes import Fetch
+from runtime_ext.cpu.kernels.open_rows import OpenRow, RowWriter, require_apart
+from runtime_ext.cpu.kernels.passes import Fetch, fetch_nothing
 from runtime_ext.cpu.kernels.rows import TileRun, row_runs
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index
-from runtime_ext.kernels.cut import channel_parts, largest_divisor
-from runtime_ext.kernels.expression import loads
+from runtime_ext.kernels.cut import largest_divisor
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.statements import divide
-from tvm_ios.errors import UserError
 from tvm_ios.shapes.extent import hint_of, is_open, symbols_in
 
 #: Multiply-adds of a loop step in smaller register tiles, about.
@@ -49,30 +46,12 @@ def open_convolution(spec: Contraction, isa: Isa) -> tuple[Any, int]:
     return code.kernel()
 
 
-def require_apart(spec: Any) -> None:
-    """Raise UserError if a kernel reads a buffer that it writes.
-
-    Its tiles may store an element twice, which they may not read between.
-    """
-    read = {spec.data.buffer, *(a.buffer for s in spec.statements for a in loads(s.value))}
-    if read & {statement.target.buffer for statement in spec.statements}:
-        raise UserError(
-            f"there is no kernel of open extents for a {type(spec).__name__} that reads what it "
-            "writes: give exact shapes"
-        )
-
-
 class _Writer(ContractionWriter):
     """A writer of the code of the tiles; of rows of known width as of those of known images."""
 
     def __init__(self, spec: Contraction, isa: Isa, code: TileCode) -> None:
         blocking, window = spec.blocking, spec.window
-        width = blocking.vectors * isa.lanes
-        parts = channel_parts(spec.parts, width)
-        blocks = sum(part.blocks for part in parts)
-        outer = blocking.blocks_outer
-        if outer is None:
-            outer = bytes_of_weights(spec, width) > RESIDENT_WEIGHTS
+        parts, blocks, outer = channel_blocks(spec, isa)
         rows: int = spec.batch * window.output[0]
         self._row = OpenRow(code, window, blocking.pixels) if is_open(window.output[1]) else None
         runs = () if self._row else row_runs(window, blocking.pixels)
@@ -94,7 +73,7 @@ class _Writer(ContractionWriter):
         return 0
 
     def _fetch(self, place: Place, x0: Index) -> Fetch:
-        return _fetch_nothing
+        return fetch_nothing
 
     def _unroll(self, words: int, accumulators: int) -> int:
         """Return the words of weights in a loop step: fewer in smaller tiles, to save code."""
@@ -151,9 +130,4 @@ class _Writer(ContractionWriter):
             source = code.bind("source", origin + at * spec.data.strides[2])
             step = (place.block * window.kernel[0] + ky) * window.kernel[1] + kx
             weights = code.bind("weights", step * (self._words() * self._width()))
-            self._input_channels(spec.channels, [0], source, weights, accumulators, _fetch_nothing)
-
-
-def _fetch_nothing(at: Index, step: int) -> None:
-    """Prefetch nothing."""
-    del at, step
+            self._input_channels(spec.channels, [0], source, weights, accumulators, fetch_nothing)

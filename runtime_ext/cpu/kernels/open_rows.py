@@ -12,8 +12,10 @@ from runtime_ext.cpu.kernels.blocking import open_sizes
 from runtime_ext.cpu.kernels.rows import TileRun, column
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.kernels.code import Index, equal, is_number
-from runtime_ext.kernels.spec import Window
-from tvm_ios.shapes.extent import bounds, numbers_in_range
+from runtime_ext.kernels.expression import loads
+from runtime_ext.kernels.spec import Contraction, Pooling, Window
+from tvm_ios.errors import UserError
+from tvm_ios.shapes.extent import bounds, ceil_div, numbers_in_range
 
 #: Right borders, of rows of different remainders of the stride, that have code of their own.
 _MOST_BORDERS = 3
@@ -25,18 +27,25 @@ _FAR = 1 << 20
 
 @dataclass(frozen=True)
 class RowWriter:
-    """Writers of the pixels of a row.
+    """Writers of the pixels of a row."""
 
-    Attributes
-    ----------
-    tile
-        Writes the register tile that begins at a column.
-    pixel
-        Writes the pixel at a column, of the kernel columns in a range.
-    """
-
+    #: Writes the register tile that begins at a column.
     tile: Callable[[Index, TileRun], None]
+    #: Writes the pixel at a column, of the kernel columns in a range.
     pixel: Callable[[Index, Index, Index], None]
+
+
+def require_apart(spec: Contraction | Pooling) -> None:
+    """Raise UserError if a kernel reads a buffer that it writes.
+
+    Its tiles may store an element twice, which they may not read between.
+    """
+    read = {spec.data.buffer, *(a.buffer for s in spec.statements for a in loads(s.value))}
+    if read & {statement.target.buffer for statement in spec.statements}:
+        raise UserError(
+            f"there is no kernel of open extents for a {type(spec).__name__} that reads what it "
+            "writes: give exact shapes"
+        )
 
 
 class OpenRow:
@@ -61,7 +70,7 @@ class OpenRow:
         self._is_sure = every is not None and (len(every) == 1 or every[0] > 0)
         self._over = code.extent(over)
         #: Pixels at either end that read padding.
-        self._left, self._right = (max(0, -(-n // stride)) for n in (window.pads[1], most))
+        self._left, self._right = (max(0, ceil_div(n, stride)) for n in (window.pads[1], most))
         self._input, self._output = map(code.extent, (window.input[1], window.output[1]))
         self._narrowest = bounds(window.output[1])[0]
 

@@ -20,6 +20,11 @@ class Fetch(Protocol):
         """Write the step's prefetches."""
 
 
+def fetch_nothing(at: Index, step: int) -> None:
+    """Prefetch nothing: at open extents it has not paid off."""
+    del at, step
+
+
 @dataclass(frozen=True, slots=True)
 class Passes:
     """Passes over runs of weights: each run is multiplied with all data before the next run.

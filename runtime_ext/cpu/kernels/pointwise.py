@@ -11,14 +11,9 @@ from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index
 from runtime_ext.kernels.spec import Pointwise, Statement
-from runtime_ext.kernels.statements import (
-    is_padded,
-    reads_in_order,
-    store_statement,
-    store_vectors,
-)
+from runtime_ext.kernels.statements import is_padded, reads_in_order, store_statement, store_vectors
 from runtime_ext.kernels.tile_work import is_long_run, work_a_tile
-from tvm_ios.shapes.extent import is_open, symbols_in
+from tvm_ios.shapes.extent import ceil_div, is_open, symbols_in
 
 #: Vectors a loop step.
 _UNROLL = 4
@@ -47,7 +42,7 @@ def pointwise(spec: Pointwise, isa: Isa, finer: bool = False) -> tuple[Any, int]
 
 def _long_run(code: TileCode, spec: Pointwise, piece: int, isa: Isa) -> None:
     (statement,) = spec.statements
-    tiles = (statement.count + piece - 1) // piece
+    tiles = ceil_div(statement.count, piece)
     with code.tiles(tiles) as tile:
         write = partial(_channels, code, statement, isa, (0, 0, 0))
         if is_open(statement.count):

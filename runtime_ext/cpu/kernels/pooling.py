@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tvm import tirx
 
+from runtime_ext.cpu.kernels.open_rows import OpenRow, RowWriter, require_apart
 from runtime_ext.cpu.kernels.rows import TileRun, column, kernel_rows, row_runs
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.isa.isa import Isa
@@ -16,22 +19,36 @@ from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Pooling
 from runtime_ext.kernels.statements import activate, divide, store_vectors
 from runtime_ext.kernels.tile_work import channels_a_tile
+from tvm_ios.errors import UserError
+from tvm_ios.shapes.extent import ceil_div, is_open, symbols_in
 
 
 def pooling(spec: Pooling, isa: Isa, finer: bool = False) -> tuple[Any, int]:
     """Return the PrimFunc of a pooling or depthwise convolution and its number of tiles.
 
     A tile is a row of output pixels for a chunk of channels; the rows of a chunk follow one
-    another, because they share input rows.
+    another, because they share input rows. The images may be of any number, height and width:
+    raise UserError if the channels are open, or such a kernel reads a buffer that it writes.
     """
-    rows = spec.batch * spec.window.output[0]
+    if is_open(spec.channels):
+        raise UserError(
+            "there is no kernel of open extents for pools whose channels depend on the shape: give "
+            "exact shapes"
+        )
+    symbols = symbols_in(spec)
+    if symbols:
+        require_apart(spec)
+    height, width = spec.window.output
+    rows: int = spec.batch * height
     chunk = channels_a_tile(spec, finer)
-    chunks = -(-spec.channels // chunk)
-    code = TileCode(spec.buffers, isa)
+    chunks = ceil_div(spec.channels, chunk)
+    code = TileCode(spec.buffers, isa, symbols=symbols)
+    indexed = replace(spec, data=code.access(spec.data))
     with code.tiles(rows * chunks) as tile:
         part, line = divide(code, "part", tile, rows, chunks)
-        image, row = divide(code, "image", line, spec.window.output[0], spec.batch)
-        writer = PoolingWriter(spec, isa, code, image, row)
+        image, row = divide(code, "image", line, height, spec.batch)
+        of = _OpenRowWriter if is_open(width) else PoolingWriter
+        writer = of(indexed, isa, code, image, row)
         code.blocks(part, spec.channels, chunk, writer.channels)
     return code.kernel()
 
@@ -129,25 +146,18 @@ class PoolingWriter:
     ) -> None:
         """Write one kernel row; each input vector is read once for all pixels that use it."""
         spec, code, window = self.spec, self.code, self.spec.window
-        _, _, sw, sc = spec.data.strides
+        sw = spec.data.strides[2]
         origin = self._origin(ky, channel)
         origin = code.bind("origin", origin + column(window, x0, 0) * sw)
-        weights: dict[int, Any] = {}
-        if spec.weight is not None:
-            for kx in sorted({k for _, k in run.valid}):
-                at = (ky * window.kernel[1] + kx) * spec.channels + channel
-                value = load(self.buffers[spec.weight], at, lanes)
-                weights[kx] = code.bind("w", value)
+        columns = sorted({k for _, k in run.valid})
+        weights = {kx: self._weight(ky, kx, channel, lanes) for kx in columns}
         readers: dict[int, list[tuple[int, int]]] = {}
         for p, kx in sorted(run.valid):
             readers.setdefault(p * window.strides[1] + kx * window.dilations[1], []).append((p, kx))
         for j in sorted(readers):
-            value = load(self.buffers[spec.data.buffer], origin + j * sw, lanes, sc)
-            if spec.prologue != ACC:
-                value = activate(code, spec.prologue, value, lanes)
-            value = code.bind("x", value)
+            value = self._element(origin + j * sw, lanes)
             for p, kx in readers[j]:
-                self._accumulate(accumulators[p], value, weights.get(kx), lanes)
+                self._accumulate(accumulators[p], value, weights[kx], lanes)
 
     def _origin(self, ky: Index, channel: Index) -> Index:
         """Return the element of the input's column 0 that a kernel row reads."""
@@ -156,6 +166,21 @@ class PoolingWriter:
         sn, sh, _, sc = spec.data.strides
         origin = spec.data.offset + self.image * sn + y * sh + channel * sc
         return origin + self._read_shift
+
+    def _element(self, at: Index, lanes: int) -> Any:
+        """Return a vector of the input."""
+        spec, code = self.spec, self.code
+        value = load(self.buffers[spec.data.buffer], at, lanes, spec.data.strides[3])
+        if spec.prologue != ACC:
+            value = activate(code, spec.prologue, value, lanes)
+        return code.bind("x", value)
+
+    def _weight(self, ky: Index, kx: Index, channel: Index, lanes: int) -> Any:
+        """Return a vector of weights at one place of the kernel; None for a pool."""
+        if self.spec.weight is None:
+            return None
+        at = (ky * self.spec.window.kernel[1] + kx) * self.spec.channels + channel
+        return self.code.bind("w", load(self.buffers[self.spec.weight], at, lanes))
 
     def _accumulate(self, accumulator: Any, value: Any, weight: Any, lanes: int) -> None:
         """Add an element of the input to a result, or take the maximum."""
@@ -175,6 +200,53 @@ class PoolingWriter:
     def _columns_read(self, run: TileRun, pixel: int) -> Index:
         """Return how many kernel columns of a pixel read inside the input."""
         return sum((pixel, k) in run.valid for k in range(self.spec.window.kernel[1]))
+
+
+class _OpenRowWriter(PoolingWriter):
+    """A writer of the code of one row of any number of output pixels."""
+
+    #: The kernel columns of the pixel that is written, if it is written alone.
+    _columns: tuple[Index, Index] | None = None
+
+    def _row(self, channel: Index, lanes: int) -> None:
+        OpenRow(self.code, self.spec.window, self.pixels).write(
+            RowWriter(
+                lambda x, run: self._pixels(x, run, channel, lanes),
+                partial(self._pixel, channel, lanes),
+            )
+        )
+
+    def _pixel(self, channel: Index, lanes: int, x: Index, begin: Index, end: Index) -> None:
+        """Write a pixel, of a range of kernel columns."""
+        self._columns = begin, end
+        self._pixels(x, TileRun(0, 1, 1, frozenset()), channel, lanes)
+        self._columns = None
+
+    def _columns_read(self, run: TileRun, pixel: int) -> Index:
+        if self._columns is None:
+            return super()._columns_read(run, pixel)
+        begin, end = self._columns
+        return end - begin
+
+    def _kernel_row(
+        self,
+        ky: Index,
+        x0: Index,
+        run: TileRun,
+        channel: Index,
+        lanes: int,
+        accumulators: list[Any],
+    ) -> None:
+        if self._columns is None:
+            super()._kernel_row(ky, x0, run, channel, lanes, accumulators)
+            return
+        spec, code, window = self.spec, self.code, self.spec.window
+        origin = self._origin(ky, channel)
+        origin = code.bind("origin", origin + column(window, x0, 0) * spec.data.strides[2])
+        with code.loop("kx", *self._columns) as kx:
+            value = self._element(origin + kx * (window.dilations[1] * spec.data.strides[2]), lanes)
+            weight = self._weight(ky, kx, channel, lanes)
+            self._accumulate(accumulators[0], value, weight, lanes)
 
 
 def _is_of_bytes(spec: Pooling, buffers: Sequence[Any]) -> bool:

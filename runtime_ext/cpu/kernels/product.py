@@ -13,14 +13,8 @@ from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index, broadcast, constant, equal, load, widths
 from runtime_ext.kernels.expression import Access
 from runtime_ext.kernels.spec import Product
-from runtime_ext.kernels.statements import (
-    Store,
-    divide,
-    is_padded,
-    reads_in_order,
-    store_vectors,
-)
-from tvm_ios.shapes.extent import is_open, symbols_in
+from runtime_ext.kernels.statements import Store, divide, is_padded, reads_in_order, store_vectors
+from tvm_ios.shapes.extent import ceil_div, is_open, symbols_in
 
 #: Vectors of columns of a register tile, at most.
 _VECTORS = 4
@@ -34,7 +28,7 @@ def product(spec: Product, isa: Isa) -> tuple[Any, int]:
     code = TileCode(spec.buffers, isa, symbols=symbols_in(spec))
     images, heights, rows = spec.grid
     block = tile_rows(spec, isa)
-    blocks = -(-rows // block)
+    blocks = ceil_div(rows, block)
     with code.tiles(images * heights * blocks) as tile:
         matrix, part = divide(code, "matrix", tile, blocks, images * heights)
         image, height = divide(code, "image", matrix, heights, images)
@@ -53,14 +47,14 @@ def tile_rows(spec: Product, isa: Isa) -> int:
     """Return the rows of a tile: whole register tiles, equally many in all tiles if possible."""
     rows, block = spec.grid[2], _rows(_vectors(spec, isa), isa)
     if is_open(rows):
-        return -(-ROWS // block) * block
-    tiles = max(1, -(-rows // ROWS))
-    return min(rows, -(-rows // (tiles * block)) * block)
+        return ceil_div(ROWS, block) * block
+    tiles = max(1, ceil_div(rows, ROWS))
+    return min(rows, ceil_div(rows, tiles * block) * block)
 
 
 def _vectors(spec: Product, isa: Isa) -> int:
     """Return the vectors of a register tile that holds most sums; the fewest of equals."""
-    columns = -(-spec.columns // isa.lanes)
+    columns = ceil_div(spec.columns, isa.lanes)
     most = _VECTORS if is_open(columns) else min(_VECTORS, columns)
     return max(range(min(2, most), most + 1), key=lambda v: (v * _rows(v, isa), -v))
 
@@ -101,7 +95,7 @@ class ProductWriter:
 
     def _columns(self, row: Index, count: int, column: Index, columns: int) -> None:
         column = self.code.bind("column", column)
-        block = _rows(-(-columns // self.isa.lanes), self.isa)
+        block = _rows(ceil_div(columns, self.isa.lanes), self.isa)
         whole, rest = divmod(count, block)
         if whole > 1:
             with self.code.loop("block", 0, whole) as number:
@@ -180,7 +174,7 @@ class _OpenProductWriter(ProductWriter):
             super().rows(row, count)
             return
         row = code.bind("row", row)
-        vectors, together = -(-spec.columns // lanes), _vectors(spec, self.isa)
+        vectors, together = ceil_div(spec.columns, lanes), _vectors(spec, self.isa)
         is_padded = self._is_padded()
         steps = (vectors if is_padded else spec.columns // lanes) // together
         with code.loop("c", 0, code.extent(steps)) as c:
@@ -208,7 +202,8 @@ class _OpenProductWriter(ProductWriter):
             return
         code = self.code
         column = code.bind("column", column)
-        block = min(_rows(-(-columns // self.isa.lanes), self.isa), tile_rows(self.spec, self.isa))
+        block = _rows(ceil_div(columns, self.isa.lanes), self.isa)
+        block = min(block, tile_rows(self.spec, self.isa))
         whole = code.bind("whole", tirx.truncdiv(count, block))
         with code.loop("block", 0, whole) as number:
             self._tile(row + number * block, block, column, columns)

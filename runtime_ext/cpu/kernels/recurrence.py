@@ -14,7 +14,7 @@ from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index, broadcast, constant, load, low_lanes, vector_type
 from runtime_ext.kernels.expression import ACC, Access, Expr, emit, reads_nothing
 from runtime_ext.kernels.spec import Recurrence
-from tvm_ios.shapes.extent import is_open, symbols_in
+from tvm_ios.shapes.extent import ceil_div, is_open, symbols_in
 
 #: Rows of a tile, at most: more leave too few tiles for the lanes.
 _ROWS = 4
@@ -40,7 +40,7 @@ def recurrence(spec: Recurrence, isa: Isa) -> tuple[Any, int]:
     gates = spec.gate_count
     fitting = _STACK // (4 * _KEPT * (spec.hidden + spec.width))
     most = max(1, min(_ROWS, (isa.registers - gates - 1) // gates, fitting))
-    tiles = -(-spec.batch // most)
+    tiles = ceil_div(spec.batch, most)
 
     def rows(first: Index, numbers: Sequence[Index]) -> None:
         first = code.bind("row", first)
@@ -111,7 +111,7 @@ class _Writer:
         self._width, self._registers = spec.width, isa.registers
         #: Elements of a row and of all rows on the stack, which has the states before and after
         #: a step, and then what else is kept.
-        self._pitch = -(-spec.hidden // spec.width) * spec.width
+        self._pitch = ceil_div(spec.hidden, spec.width) * spec.width
         self._size = len(rows) * self._pitch
         more = spec.scale is not None or (spec.kind == "gru" and not spec.late)
         self._stack = code.on_stack((_KEPT if more else _KEPT - 1) * self._size)
@@ -242,7 +242,7 @@ class _Writer:
         """
         code, width = self._code, self._width
         sums = len(gates) * len(self._rows)
-        together = max(1, min(-(-_IN_FLIGHT // sums), (self._registers - 3) // sums))
+        together = max(1, min(ceil_div(_IN_FLIGHT, sums), (self._registers - 3) // sums))
         whole, rest = divmod(self._spec.hidden, width)
 
         def blocks(first: Index, count: int, lanes: int) -> None:

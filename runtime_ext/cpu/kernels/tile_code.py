@@ -14,7 +14,7 @@ from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Code, EncodedBuffer, Index, is_number
 from runtime_ext.kernels.spec import Encoded, PhysicalShape
 from runtime_ext.kernels.statements import divide
-from tvm_ios.shapes.extent import Symbol, is_open
+from tvm_ios.shapes.extent import Symbol, ceil_div, is_open
 
 #: More regions than lanes gain nothing.
 MOST_REGIONS = 16
@@ -40,16 +40,11 @@ class Tail:
     """The rows that are left after whole register tiles: one smaller tile.
 
     Rows that do not exist are computed as the last one again, and not stored.
-
-    Attributes
-    ----------
-    count
-        The rows that exist.
-    least, size
-        The fewest and most of them for which this tile is written.
     """
 
+    #: The rows that exist.
     count: Index
+    #: The fewest and most of them for which this tile is written.
     least: int
     size: int
 
@@ -119,8 +114,8 @@ class TileCode(Code):
         In the order of tiles, all blocks are applied to a region of groups before the next region,
         and a block to all groups of the region before the next block.
         """
-        most = -(-groups // regions)
-        region, rest = divide(self, "region", tile, blocks * most, -(-groups // most))
+        most = ceil_div(groups, regions)
+        region, rest = divide(self, "region", tile, blocks * most, ceil_div(groups, most))
         if groups % most == 0:
             block, group = divide(self, "block", rest, most, blocks)
         else:
@@ -168,7 +163,7 @@ class TileCode(Code):
         a row.
         """
         batch, height, width = grid
-        strips = (width + strip - 1) // strip
+        strips = ceil_div(width, strip)
         with self.tiles(batch * height * strips) as tile:
             line, part = divide(self, "line", tile, strips, batch * height)
             image, row = divide(self, "image", line, height, batch)

@@ -32,32 +32,22 @@ IN_FLIGHT = 8
 
 @dataclass(frozen=True, slots=True)
 class BlockWork:
-    """The work of one block of threads, for estimates.
+    """The work of one block of threads, for estimates."""
 
-    Attributes
-    ----------
-    footprint
-        The resources of a multiprocessor that it occupies.
-    steps
-        How often it waits for data that it has requested.
-    beside, products, after
-        Instructions of a warp per step: those issued while the requested data travels; independent
-        multiplications beside them; and those issued once the data is there.
-    once
-        Instructions of a warp before and after all steps.
-    nbytes
-        Bytes that the block reads from memory per step.
-    shared
-        Cycles of the multiprocessor's shared memory that the block takes per step.
-    """
-
+    #: The resources of a multiprocessor that it occupies.
     footprint: Footprint
+    #: How often it waits for data that it has requested.
     steps: int
+    #: Instructions of a warp per step: those issued while the requested data travels; independent
+    #: multiplications beside them; and those issued once the data is there.
     beside: float
     products: float
     after: float
+    #: Instructions of a warp before and after all steps.
     once: float
+    #: Bytes that the block reads from memory per step.
     nbytes: float
+    #: Cycles of the multiprocessor's shared memory that the block takes per step.
     shared: float
 
 

@@ -14,14 +14,7 @@ from typing import Any, Protocol
 from tvm import tirx
 
 from runtime_ext.cuda.kernels.contraction_shape import depth_of, has_borders, reads_wide, rows_of
-from runtime_ext.cuda.kernels.statements import (
-    WIDE,
-    Pixel,
-    evaluate,
-    fetch,
-    fetch_wide,
-    pixel_at,
-)
+from runtime_ext.cuda.kernels.statements import WIDE, Pixel, evaluate, fetch, fetch_wide, pixel_at
 from runtime_ext.cuda.kernels.threads import ThreadCode
 from runtime_ext.kernels.code import Index, constant, load
 from runtime_ext.kernels.cut import GemmTile

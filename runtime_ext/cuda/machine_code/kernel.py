@@ -25,40 +25,30 @@ def grid_and_block(threads: Mapping[str, int]) -> tuple[LaunchExtents, LaunchExt
 
 @dataclass(frozen=True)
 class CudaKernel:
-    """A kernel that one launch runs whole; it allocates no memory.
+    """A kernel that one launch runs whole; it allocates no memory."""
 
-    Attributes
-    ----------
-    symbol
-        Its name in programs; unique in a library.
-    entry
-        The name of its ``__global__`` function, which takes the addresses of its buffers.
-    parameters
-        Shapes and types of the buffers.
-    written
-        Numbers of the parameters that it writes; it only reads the others.
-    static_shared_bytes, dynamic_shared_bytes
-        Shared memory of a block that the code declares, and that a launch has to request.
-    local_bytes
-        Local memory of a thread (spills and arrays).
-    source
-        Its CUDA C++.
-    scheduled
-        The TIR function of this one kernel, bound to threads: its parameters are the buffers.
-        None if the kernel was read from a file.
-    """
-
+    #: Its name in programs; unique in a library.
     symbol: str
+    #: The name of its ``__global__`` function, which takes the addresses of its buffers.
     entry: str
+    #: Shapes and types of the buffers.
     parameters: tuple[BufferType, ...]
+    #: Numbers of the parameters that it writes; it only reads the others.
     written: tuple[int, ...]
+
     grid: LaunchExtents
     block: LaunchExtents
+    #: Shared memory of a block that the code declares, and that a launch has to request.
     static_shared_bytes: int
     dynamic_shared_bytes: int
+
     registers: int
+    #: Local memory of a thread (spills and arrays).
     local_bytes: int
+    #: Its CUDA C++.
     source: str
+    #: The TIR function of this one kernel, bound to threads: its parameters are the buffers. None
+    #: if the kernel was read from a file.
     scheduled: Any = None
 
     def __post_init__(self) -> None:

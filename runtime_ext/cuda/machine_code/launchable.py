@@ -32,28 +32,19 @@ _Facts = tuple[str, _Extents, _Extents, int, str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Launchable:
-    """A compiled kernel whose parameters are all addresses of buffers.
+    """A compiled kernel whose parameters are all addresses of buffers."""
 
-    Attributes
-    ----------
-    entry
-        Name of the ``__global__`` function.
-    grid, block
-        Blocks of the grid, threads of a block; three extents each.
-    shared_bytes
-        Dynamic shared memory of a block.
-    cubin
-        Machine code that has the function.
-    cleared
-        Positions of arguments whose buffers are set to zero before each launch, such as the
-        counters by which blocks wait for each other.
-    """
-
+    #: Name of the ``__global__`` function.
     entry: str
+    #: Blocks of the grid, threads of a block; three extents each.
     grid: _Extents
     block: _Extents
+    #: Dynamic shared memory of a block.
     shared_bytes: int
+    #: Machine code that has the function.
     cubin: bytes
+    #: Positions of arguments whose buffers are set to zero before each launch, such as the counters
+    #: by which blocks wait for each other.
     cleared: tuple[int, ...] = ()
 
     @property

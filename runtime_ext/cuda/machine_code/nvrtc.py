@@ -24,23 +24,15 @@ _STACK = re.compile(r"(\d+) bytes stack frame")
 
 @dataclass(frozen=True)
 class Cubin:
-    """Machine code, and the registers and memory that it needs.
+    """Machine code, and the registers and memory that it needs."""
 
-    Attributes
-    ----------
-    code
-        An ELF file of kernels; or PTX, text that ends in a zero byte.
-    registers
-        Registers of a thread.
-    local_bytes
-        Local memory of a thread: spills and arrays.
-    static_shared_bytes
-        Shared memory of a block that the code declares.
-    """
-
+    #: An ELF file of kernels; or PTX, text that ends in a zero byte.
     code: bytes
+    #: Registers of a thread.
     registers: int
+    #: Local memory of a thread: spills and arrays.
     local_bytes: int
+    #: Shared memory of a block that the code declares.
     static_shared_bytes: int
 
 

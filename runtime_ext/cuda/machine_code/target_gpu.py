@@ -6,12 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from runtime_ext.cuda.machine_code.kernel import CudaKernel
-from tvm_ios.devices.device import (
-    DeviceDescription,
-    Multiprocessor,
-    described_archs,
-    largest_gpu,
-)
+from tvm_ios.devices.device import DeviceDescription, Multiprocessor, described_archs, largest_gpu
 from tvm_ios.devices.occupancy import multiprocessor_of, resident_blocks
 from tvm_ios.errors import UserError
 
@@ -22,30 +17,20 @@ _NARROW = ("sm_70", "sm_72", "sm_75", "sm_80")
 
 @dataclass(frozen=True, slots=True)
 class TargetGpu:
-    """An architecture, and the resources of its GPU that limit kernels.
+    """An architecture, and the resources of its GPU that limit kernels."""
 
-    Attributes
-    ----------
-    arch
-        The architecture to compile for.
-    processors, multiprocessor
-        The number of multiprocessors, and the resources of each.
-    multiply_adds
-        Multiply-adds of float32 that a multiprocessor does per cycle.
-    clock
-        Cycles per second.
-    memory_bytes
-        Bytes per cycle from main memory.
-    launch_cycles
-        Cycles that each additional kernel in sequence costs.
-    """
-
+    #: The architecture to compile for.
     arch: str
+    #: The number of multiprocessors, and the resources of each.
     processors: int
     multiprocessor: Multiprocessor
+    #: Multiply-adds of float32 that a multiprocessor does per cycle.
     multiply_adds: int
+    #: Cycles per second.
     clock: float
+    #: Bytes per cycle from main memory.
     memory_bytes: float
+    #: Cycles that each additional kernel in sequence costs.
     launch_cycles: float
 
     def blocks_per_processor(self, kernel: CudaKernel) -> int:

@@ -24,25 +24,17 @@ MOST_KERNELS = 48
 
 @dataclass(frozen=True)
 class CoScheduledStage:
-    """A co-scheduled stage compiled to one kernel.
+    """A co-scheduled stage compiled to one kernel."""
 
-    Attributes
-    ----------
-    code
-        The code of all units together, in the form that :func:`tvm_ios.program.lower.lower` takes
-        for merged ones: one call, or none if the units have nothing to launch.
-    constants
-        For each of its constants a unit that has it, and the parameter of that unit's code. A
-        table, if there is one, is one more constant, the last.
-    fused
-        The kernel; None if there is nothing to launch.
-    table
-        The steps of the kernel's vEUs, if they wait for each other.
-    """
-
+    #: The code of all units together, in the form that :func:`tvm_ios.program.lower.lower` takes
+    #: for merged ones: one call, or none if the units have nothing to launch.
     code: UnitCode
+    #: For each of its constants a unit that has it, and the parameter of that unit's code. A table,
+    #: if there is one, is one more constant, the last.
     constants: tuple[tuple[int, int], ...]
+    #: The kernel; None if there is nothing to launch.
     fused: FusedKernel | None
+    #: The steps of the kernel's vEUs, if they wait for each other.
     table: Array | None
 
 

@@ -31,21 +31,15 @@ Compile = Callable[[str, str, str], Cubin]
 
 @dataclass(frozen=True)
 class FusedKernel:
-    """One kernel that runs a persistent program.
-
-    Attributes
-    ----------
-    buffers
-        The program's buffers that are its parameters, in order.
-    table
-        The steps of its vEUs; None if no operator waits for another, when each rTask is a block.
-        With it the kernel has two more parameters: the table, and for each vEU a counter of its
-        finished steps, which has to be zero when the kernel begins.
-    """
+    """One kernel that runs a persistent program."""
 
     kernel: CudaKernel
     cubin: bytes
+    #: The program's buffers that are its parameters, in order.
     buffers: tuple[int, ...]
+    #: The steps of its vEUs; None if no operator waits for another, when each rTask is a block.
+    #: With it the kernel has two more parameters: the table, and for each vEU a counter of its
+    #: finished steps, which has to be zero when the kernel begins.
     table: StepTable | None
 
     @property

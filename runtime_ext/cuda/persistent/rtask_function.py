@@ -10,31 +10,20 @@ BARRIER = "rtask_barrier"
 
 @dataclass(frozen=True)
 class RTaskFunction:
-    """A ``__device__`` function of one thread of one rTask.
+    """A ``__device__`` function of one thread of one rTask."""
 
-    Attributes
-    ----------
-    called
-        C++ of the functions that it calls, equal for all that call the same ones.
-    name, source
-        Its name and its C++. It takes buffers, places in shared memory, the rTask and the thread.
-    tasks
-        The number of rTasks.
-    threads
-        The number of threads that have to call it: whole warps, the first ones of the block.
-    arguments
-        The kernel's parameters that its buffers are, by number.
-    shared
-        Offsets of the places in an arena of shared memory, in bytes.
-    shared_bytes
-        Size of the arena.
-    """
-
+    #: C++ of the functions that it calls, equal for all that call the same ones.
     called: str
+    #: Its name and its C++. It takes buffers, places in shared memory, the rTask and the thread.
     name: str
     source: str
+    #: The number of rTasks.
     tasks: int
+    #: The number of threads that have to call it: whole warps, the first ones of the block.
     threads: int
+    #: The kernel's parameters that its buffers are, by number.
     arguments: tuple[int, ...]
+    #: Offsets of the places in an arena of shared memory, in bytes.
     shared: tuple[int, ...]
+    #: Size of the arena.
     shared_bytes: int

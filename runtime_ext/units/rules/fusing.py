@@ -8,14 +8,7 @@ from typing import Any
 
 from tvm import relax
 
-from runtime_ext.kernels.expression import (
-    Expr,
-    element_wise,
-    is_element_wise,
-    loads,
-    size,
-    windows,
-)
+from runtime_ext.kernels.expression import Expr, element_wise, is_element_wise, loads, size, windows
 from runtime_ext.kernels.relax_function import is_float, scalar, static_shape
 from runtime_ext.units.storing import in_memory
 from runtime_ext.units.unit_draft import UnitDraft

@@ -12,36 +12,24 @@ from tvm_ios.models.source import ModelSource
 
 @dataclass(frozen=True)
 class Recipe:
-    """Instructions to make a program for another machine, read from a file of that machine.
+    """Instructions to make a program for another machine, read from a file of that machine."""
 
-    Attributes
-    ----------
-    path
-        The file: a measurement log, a schedule or a bundle's results.
-    device
-        The name of the machine.
-    arch
-        Its instruction-set level (CPU) or its ``sm_`` architecture (GPU).
-    lanes
-        Threads, or streams.
-    schedule
-        The schedule's file; None if a schedule is to be searched by the log.
-    policy, latency_ms
-        The schedule's policy and its milliseconds of a run on that machine, if results have them.
-    batch
-        The batch size that the schedule is for, if known.
-    database
-        The folder of tuned kernels for this machine.
-    """
-
+    #: The file: a measurement log, a schedule or a bundle's results.
     path: Path
+    #: The name of the machine.
     device: str
+    #: Its instruction-set level (CPU) or its ``sm_`` architecture (GPU).
     arch: str
+    #: Threads, or streams.
     lanes: int
+    #: The schedule's file; None if a schedule is to be searched by the log.
     schedule: Path | None = None
+    #: The schedule's policy and its milliseconds of a run on that machine, if results have them.
     policy: str | None = None
     latency_ms: float | None = None
+    #: The batch size that the schedule is for, if known.
     batch: int | None = None
+    #: The folder of tuned kernels for this machine.
     database: Path | None = None
 
 

@@ -26,34 +26,23 @@ class PaddingError(UserError):
 
 @dataclass(frozen=True)
 class PlaceInDeployment:
-    """A place in a deployment: a :class:`~tvm_ios.api.destination.Destination`.
+    """A place in a deployment: a :class:`~tvm_ios.api.destination.Destination`."""
 
-    Attributes
-    ----------
-    folder
-        The deployment.
-    model, identity
-        The model's name and its :func:`~tvm_ios.models.identity.model_identity`.
-    lanes
-        The lanes that the program is scheduled for.
-    runs_here
-        Whether this machine runs the program, so that its outputs can be compared.
-    device, latency_ms
-        The machine where it was measured, if another, and its milliseconds of a run there.
-    policy
-        The schedule's policy, if only the recipe knows it.
-    remarks
-        Sentences that the entry keeps in its notes.
-    """
-
+    #: The deployment.
     folder: Path
+    #: The model's name and its :func:`~tvm_ios.models.identity.model_identity`.
     model: str
     identity: str
+    #: The lanes that the program is scheduled for.
     lanes: int
+    #: Whether this machine runs the program, so that its outputs can be compared.
     runs_here: bool
+    #: The machine where it was measured, if another, and its milliseconds of a run there.
     device: str | None = None
     latency_ms: float | None = None
+    #: The schedule's policy, if only the recipe knows it.
     policy: str | None = None
+    #: Sentences that the entry keeps in its notes.
     remarks: tuple[str, ...] = ()
 
     def require_writable(self) -> None:

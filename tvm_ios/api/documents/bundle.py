@@ -47,11 +47,7 @@ def bundle_document(folder: Path) -> dict[str, Any]:
 
 
 def _bundled(
-    name: str,
-    found: Mapping[str, Any],
-    graph: OpGraph,
-    schedule: Schedule,
-    sequential: Schedule,
+    name: str, found: Mapping[str, Any], graph: OpGraph, schedule: Schedule, sequential: Schedule
 ) -> dict[str, Any]:
     names = [op.name for op in graph.operators]
     blocks = [tuple(bits(block)) for block in cut_blocks(graph)]

@@ -74,12 +74,7 @@ class FleetTimer:
         return self._fleet.on_a_machine(contest)
 
     def _time_in_fresh_processes(
-        self,
-        machine: Machine,
-        folder: Path,
-        reference: Reference,
-        policies: Sequence[str],
-        _: int,
+        self, machine: Machine, folder: Path, reference: Reference, policies: Sequence[str], _: int
     ) -> Samples:
         from runtime_ext.fleet.program_session import ProgramSession
 

@@ -24,38 +24,26 @@ QUANTILES = {"median": 50, "min": 0, "max": 100, "p90": 90, "p99": 99}
 
 @dataclass(frozen=True)
 class Run:
-    """The outputs of an executable, and the times of its runs.
-
-    Attributes
-    ----------
-    latency
-        Milliseconds of each of :data:`QUANTILES`.
-    repeat
-        The number of runs.
-    tail
-        A sentence on the end of the model that another runtime ran.
-    build
-        Another runtime's build that was saved in the place of an executable.
-    states
-        Inputs that take an output of the run before.
-    entry
-        The deployment's entry that ran.
-    compared_with, difference
-        The file of expected outputs, and the largest difference to them.
-    served
-        Requests a second and their latencies, if asked for.
-    """
+    """The outputs of an executable, and the times of its runs."""
 
     executable: Path
     outputs: Mapping[str, Array]
+    #: Milliseconds of each of :data:`QUANTILES`.
     latency: Mapping[str, float]
+    #: The number of runs.
     repeat: int
+    #: A sentence on the end of the model that another runtime ran.
     tail: str | None
+    #: Another runtime's build that was saved in the place of an executable.
     build: ForeignBuild | None
+    #: Inputs that take an output of the run before.
     states: tuple[str, ...]
+    #: The deployment's entry that ran.
     entry: str | None
+    #: The file of expected outputs, and the largest difference to them.
     compared_with: Path | None
     difference: float | None
+    #: Requests a second and their latencies, if asked for.
     served: Mapping[str, float] | None
 
     def to_json(self) -> dict[str, Any]:

@@ -18,28 +18,19 @@ class Engine(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TileWork:
-    """Seconds that a tile of a layer keeps each engine busy.
+    """Seconds that a tile of a layer keeps each engine busy."""
 
-    Attributes
-    ----------
-    weights
-        To fetch its constants from memory, and to copy them from the global to the local buffer.
-    loads, stores
-        For its inputs and outputs, from and to memory, and the global buffer.
-    matrix, vector
-        Of the compute units.
-    slices
-        The number of slices in which its constants come; one is used while the next one comes.
-    weight_bytes
-        Bytes of the global and of the local buffer that its constants take.
-    """
-
+    #: To fetch its constants from memory, and to copy them from the global to the local buffer.
     weights: tuple[float, float]
+    #: For its inputs and outputs, from and to memory, and the global buffer.
     loads: tuple[float, float]
     stores: tuple[float, float]
+    #: Of the compute units.
     matrix: float
     vector: float
+    #: The number of slices in which its constants come; one is used while the next one comes.
     slices: int = 1
+    #: Bytes of the global and of the local buffer that its constants take.
     weight_bytes: tuple[int, int] = (0, 0)
 
     def on(self, engine: Engine) -> float:

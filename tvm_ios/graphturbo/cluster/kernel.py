@@ -24,32 +24,22 @@ from tvm_ios.graphturbo.instances import Instances
 
 @dataclass(frozen=True, slots=True)
 class LayerTask:
-    """The work of one tile of a layer.
-
-    Attributes
-    ----------
-    matrix_flops, vector_flops
-        Floating-point operations of convolutions and products, and of all other operators.
-    nbytes
-        Bytes that it reads from the local buffer and writes there.
-    loads, stores
-        For each tensor that other runs make, or read, the bytes of a tile.
-    exchanged
-        For each tensor that it reads, bytes that lie with other cores, if it is in local buffers.
-    weights
-        Bytes of its constants.
-    binding
-        The cores along each axis of the tile.
-    """
+    """The work of one tile of a layer."""
 
     layer: int
+    #: Floating-point operations of convolutions and products, and of all other operators.
     matrix_flops: float
     vector_flops: float
+    #: Bytes that it reads from the local buffer and writes there.
     nbytes: int
+    #: For each tensor that other runs make, or read, the bytes of a tile.
     loads: Mapping[int, int]
     stores: Mapping[int, int]
+    #: For each tensor that it reads, bytes that lie with other cores, if it is in local buffers.
     exchanged: Mapping[int, int]
+    #: Bytes of its constants.
     weights: int
+    #: The cores along each axis of the tile.
     binding: Binding
 
     @property

@@ -22,55 +22,36 @@ _INSIDE = {Scope.LOCAL: 1.0, Scope.GLOBAL: 0.0, Scope.MEMORY: 0.0}
 
 @dataclass(frozen=True, slots=True)
 class Optimisations:
-    """The optimisations of GraphTurbo that a simulation has.
+    """The optimisations of GraphTurbo that a simulation has."""
 
-    Attributes
-    ----------
-    fastest
-        The fastest buffer that results of layers may stay in.
-    across_layers
-        Instructions of different layers overlap, and weights are fetched ahead (section 4.4).
-    kernel_a_layer
-        Each layer is a kernel of its own; otherwise each instance.
-    spills_to_memory
-        Tensors that do not fit the local buffers go to memory, not to the global buffer.
-    """
-
+    #: The fastest buffer that results of layers may stay in.
     fastest: Scope
+    #: Instructions of different layers overlap, and weights are fetched ahead (section 4.4).
     across_layers: bool = False
+    #: Each layer is a kernel of its own; otherwise each instance.
     kernel_a_layer: bool = False
+    #: Tensors that do not fit the local buffers go to memory, not to the global buffer.
     spills_to_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """The result of simulating a cluster.
+    """The result of simulating a cluster."""
 
-    Attributes
-    ----------
-    seconds
-        The time of all steps.
-    spans
-        Begin and end of each step, in seconds.
-    busy
-        For each step the seconds of each engine.
-    scopes
-        Where each piece lies.
-    traffic
-        Bytes read and written at each level, weights included.
-    tensors
-        The number of tensors at each level, each layer's of each instance counted, as in table 3
-        of the paper.
-    kernels
-        The number of kernels that were started.
-    """
-
+    #: The time of all steps.
     seconds: float
+    #: Begin and end of each step, in seconds.
     spans: tuple[tuple[float, float], ...]
+    #: For each step the seconds of each engine.
     busy: tuple[Mapping[Engine, float], ...]
+    #: Where each piece lies.
     scopes: Mapping[Piece, Scope]
+    #: Bytes read and written at each level, weights included.
     traffic: Mapping[Scope, int]
+    #: The number of tensors at each level, each layer's of each instance counted, as in table 3 of
+    #: the paper.
     tensors: Mapping[Scope, int]
+    #: The number of kernels that were started.
     kernels: int
 
     def usage(self, engine: Engine) -> float:

@@ -24,29 +24,19 @@ _STITCHED = 8
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A run of layers of an instance.
+    """A run of layers of an instance."""
 
-    Attributes
-    ----------
-    instance
-        The number of the instance.
-    tiling
-        The run's tiles.
-    tasks
-        A tile of each layer.
-    reads
-        For each tensor that the run reads from outside the bytes of each piece.
-    writes
-        Bytes of each piece that it makes for others.
-    moves
-        The moves before the run.
-    """
-
+    #: The number of the instance.
     instance: int
+    #: The run's tiles.
     tiling: Tiling
+    #: A tile of each layer.
     tasks: tuple[LayerTask, ...]
+    #: For each tensor that the run reads from outside the bytes of each piece.
     reads: Mapping[int, Mapping[Piece, int]]
+    #: Bytes of each piece that it makes for others.
     writes: Mapping[Piece, int]
+    #: The moves before the run.
     moves: tuple[Move, ...] = ()
 
 

@@ -24,34 +24,24 @@ class Tiling:
 
     Neighbouring tiles keep the rows that the windows of both reach, so that nothing is computed or
     fetched twice.
-
-    Attributes
-    ----------
-    run
-        The layers, which follow each other.
-    loops
-        The axes of the last output that are tiled, outermost first, and a tile's extent along each.
-    tiles
-        The number of tiles.
-    weight_passes, input_passes
-        How often all weights pass through the local buffer, and all inputs of the run: the order of
-        the loops decides which of the two passes more than once.
-    nbytes
-        Bytes of the local buffer; if there are several tiles, with the inputs of the next one and
-        the outputs of the last one.
-    fits
-        Whether that is no more than the tiles' share; not even the smallest tile may fit.
-    boxes
-        For each tensor the box that a middle tile reads or makes.
     """
 
+    #: The layers, which follow each other.
     run: tuple[int, ...]
+    #: The axes of the last output that are tiled, outermost first, and a tile's extent along each.
     loops: tuple[tuple[int, int], ...]
+    #: The number of tiles.
     tiles: int
+    #: How often all weights pass through the local buffer, and all inputs of the run: the order of
+    #: the loops decides which of the two passes more than once.
     weight_passes: int
     input_passes: int
+    #: Bytes of the local buffer; if there are several tiles, with the inputs of the next one and
+    #: the outputs of the last one.
     nbytes: int
+    #: Whether that is no more than the tiles' share; not even the smallest tile may fit.
     fits: bool
+    #: For each tensor the box that a middle tile reads or makes.
     boxes: Mapping[int, Box]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -186,9 +186,3 @@ def tune_batch(
     """
     batches = [1 << i for i in range(most.bit_length()) if 1 << i <= most]
     return max((b for b in batches if b == 1 or fits(b)), key=lambda b: b / run(b))
-
-
-def simulate_variants(graph: OpGraph, device: MemoryHierarchy) -> Mapping[str, Simulation]:
-    """Return the simulations of all variants with the batch of one cluster."""
-    variants = Variants(graph, device)
-    return {name: variants[name] for name in VARIANTS}

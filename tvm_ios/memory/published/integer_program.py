@@ -27,30 +27,20 @@ Row = tuple[dict[int, int], int]
 
 @dataclass
 class IntegerProgram:
-    """An integer program that minimises variable 0, the peak; all others are 0 or 1.
+    """An integer program that minimises variable 0, the peak; all others are 0 or 1."""
 
-    Attributes
-    ----------
-    rows
-        ``(coefficients by variable, bound)``: the sum is at most the bound.
-    exactly_one
-        Sets of variables of which exactly one is 1.
-    x
-        The variable of each node and step.
-    unit
-        Bytes of one unit of the peak.
-    lowest, highest
-        Bounds of the peak, in units.
-    variables
-        Number of variables.
-    """
-
+    #: Bytes of one unit of the peak.
     unit: int
+    #: Bounds of the peak, in units.
     lowest: int
     highest: int
+    #: ``(coefficients by variable, bound)``: the sum is at most the bound.
     rows: list[Row] = field(default_factory=list[Row])
+    #: Sets of variables of which exactly one is 1.
     exactly_one: list[list[int]] = field(default_factory=list[list[int]])
+    #: The variable of each node and step.
     x: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
+    #: Number of variables.
     variables: int = 1
 
     def new(self) -> int:

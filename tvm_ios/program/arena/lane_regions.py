@@ -22,18 +22,12 @@ SHARED = -1
 
 @dataclass(frozen=True)
 class LaneRegions:
-    """The offsets of buffers, and the region of each lane.
+    """The offsets of buffers, and the region of each lane."""
 
-    Attributes
-    ----------
-    offsets
-        First bytes of the buffers, of shape [n].
-    regions
-        The bytes of each lane. Buffers that only this lane uses lie there. Buffers of several lanes
-        may lie there too, while the lane does not need these bytes, or behind all regions.
-    """
-
+    #: First bytes of the buffers, of shape [n].
     offsets: Array
+    #: The bytes of each lane. Buffers that only this lane uses lie there. Buffers of several lanes
+    #: may lie there too, while the lane does not need these bytes, or behind all regions.
     regions: tuple[range, ...]
 
 

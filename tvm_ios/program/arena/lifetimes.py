@@ -23,28 +23,19 @@ _BLOCK = 1 << 24
 
 @dataclass(frozen=True)
 class Lifetimes:
-    """The buffers of an arena, numbered from 0, and the times of their use.
+    """The buffers of an arena, numbered from 0, and the times of their use."""
 
-    Attributes
-    ----------
-    buffers
-        Their numbers in the program, of shape [n].
-    sizes
-        Bytes that each takes in an arena, multiples of 64, of shape [n].
-    last
-        Number of launches of each lane that have finished when the buffer is dead, of shape
-        [lanes, n].
-    finished_before
-        Number of launches of each lane that have surely finished when the buffer is first touched,
-        whichever launch that is, of shape [lanes, n].
-    first_step, last_step
-        Its first and last access in one order that the program allows, of shape [n].
-    """
-
+    #: Their numbers in the program, of shape [n].
     buffers: Array
+    #: Bytes that each takes in an arena, multiples of 64, of shape [n].
     sizes: Array
+    #: Number of launches of each lane that have finished when the buffer is dead, of shape [lanes,
+    #: n].
     last: Array
+    #: Number of launches of each lane that have surely finished when the buffer is first touched,
+    #: whichever launch that is, of shape [lanes, n].
     finished_before: Array
+    #: Its first and last access in one order that the program allows, of shape [n].
     first_step: Array
     last_step: Array
 

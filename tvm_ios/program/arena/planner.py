@@ -23,29 +23,19 @@ SOLVER_LIMIT = 3.0
 
 @dataclass(frozen=True)
 class PlannedMemory:
-    """A memory plan with a lower bound of its size.
+    """A memory plan with a lower bound of its size."""
 
-    Attributes
-    ----------
-    plan
-        The offsets of buffers.
-    bound
-        A lower bound, in bytes, of the size of any plan.
-    proven
-        Whether no plan is smaller: it meets the bound, or the solver says so.
-    unshared
-        Bytes of the buffers if none shares memory.
-    regions
-        The region of each lane, for the buffers that it alone uses, if lanes have regions.
-    open_plan
-        The plan for all shapes of an open program, of which the others are the figures at the hint.
-    """
-
+    #: The offsets of buffers.
     plan: MemoryPlan
+    #: A lower bound, in bytes, of the size of any plan.
     bound: int
+    #: Whether no plan is smaller: it meets the bound, or the solver says so.
     proven: bool
+    #: Bytes of the buffers if none shares memory.
     unshared: int
+    #: The region of each lane, for the buffers that it alone uses, if lanes have regions.
     regions: tuple[range, ...] = ()
+    #: The plan for all shapes of an open program, of which the others are the figures at the hint.
     open_plan: OpenMemoryPlan | None = None
 
     @property

@@ -6,10 +6,7 @@ from dataclasses import replace
 
 from runtime_ext.cpu.forms.bfloat16.spec import Bfloat16Contraction
 from runtime_ext.cpu.forms.packs.plan import BFLOAT16, all_parts, in_packs, pack_weights
-from runtime_ext.cpu.forms.packs.spec import (
-    MatrixContraction,
-    in_matrices,
-)
+from runtime_ext.cpu.forms.packs.spec import MatrixContraction, in_matrices
 from runtime_ext.kernels.cutter import Cutter
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.units.pixel_rows import merge_rows

@@ -9,10 +9,7 @@ from typing import Literal
 
 from runtime_ext.cpu.forms.integers.spec import IntegerContraction
 from runtime_ext.cpu.forms.packs.plan import INT8, INT16, in_packs
-from runtime_ext.cpu.forms.packs.spec import (
-    MatrixContraction,
-    in_matrices,
-)
+from runtime_ext.cpu.forms.packs.spec import MatrixContraction, in_matrices
 from runtime_ext.kernels.cutter import Cutter
 from runtime_ext.kernels.expression import ACC, Expr
 from runtime_ext.kernels.spec import Contraction

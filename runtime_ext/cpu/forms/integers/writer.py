@@ -38,12 +38,7 @@ class _Writer(ContractionWriter):
     """A writer that accumulates in int32 and converts sums to float32 for the statements."""
 
     def __init__(
-        self,
-        spec: Contraction,
-        plan: TilePlan,
-        isa: Isa,
-        code: TileCode,
-        starts: int | None,
+        self, spec: Contraction, plan: TilePlan, isa: Isa, code: TileCode, starts: int | None
     ) -> None:
         super().__init__(spec, plan, isa, code)
         self._starts = None if starts is None else code.buffers[starts]

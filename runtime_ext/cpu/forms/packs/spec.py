@@ -19,30 +19,22 @@ _LEAST_PIXELS = 3
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """Images encoded in 8 or 16 bits, their channels filled up with zeros to whole packs.
+    """Images encoded in 8 or 16 bits, their channels filled up with zeros to whole packs."""
 
-    Attributes
-    ----------
-    buffers
-        Physical shapes of the image's buffer, and of the result
-        ``[image][row][column][channel]``, which is encoded.
-    batch, pixels, channels
-        Extents; ``pixels`` are rows and columns of the result, ``channels`` those of the image.
-    data
-        The image; ``prologue`` is applied to what is read.
-    pads
-        Rows above and columns left of the image; negative ones are not read.
-    source_pixels
-        Rows and columns of the image; where the result has more, it holds zeros.
-    """
-
+    #: Physical shapes of the image's buffer, and of the result ``[image][row][column][channel]``,
+    #: which is encoded.
     buffers: tuple[PhysicalShape, ...]
+    #: Extents; ``pixels`` are rows and columns of the result, ``channels`` those of the image.
     batch: int
     pixels: tuple[int, int]
     channels: int
+    #: The image; ``prologue`` is applied to what is read.
     data: Access
+
     prologue: Expr
+    #: Rows above and columns left of the image; negative ones are not read.
     pads: tuple[int, int]
+    #: Rows and columns of the image; where the result has more, it holds zeros.
     source_pixels: tuple[int, int]
 
 

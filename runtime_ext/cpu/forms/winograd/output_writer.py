@@ -118,13 +118,7 @@ class _Writer:
                 begin, done = begin + rows * number, done + number
 
     def _register_tile(
-        self,
-        data: Index,
-        weights: Index,
-        rows: int,
-        target: Index,
-        row: Index,
-        fetch: Fetch,
+        self, data: Index, weights: Index, rows: int, target: Index, row: Index, fetch: Fetch
     ) -> None:
         """Write the sum over the input channels, for some tiles."""
         code, lanes, vectors = self.code, self.lanes, self.spec.vectors

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from runtime_ext.cpu.forms.winograd.spec import (
-    WinogradInput,
-    WinogradOutput,
-    WinogradTiles,
-)
+from runtime_ext.cpu.forms.winograd.spec import WinogradInput, WinogradOutput, WinogradTiles
 from runtime_ext.kernels.spec import Contraction, accesses
 from runtime_ext.units.placed import Placed
 from runtime_ext.units.unit import FormKernel

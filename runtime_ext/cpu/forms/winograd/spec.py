@@ -96,30 +96,21 @@ class WinogradInput:
 
 @dataclass(frozen=True, slots=True)
 class WinogradOutput:
-    """The kernel that multiplies tiles at each position and transforms the products to outputs.
+    """The kernel that multiplies tiles at each position and transforms the products to outputs."""
 
-    Attributes
-    ----------
-    buffers
-        Physical shapes of the function's buffers.
-    data
-        The buffer of the transformed input.
-    weight
-        The buffer of the packed weights
-        ``[block][row][column][input channel][output channel of the block]`` of a tile's positions.
-    parts
-        As of :class:`~runtime_ext.kernels.spec.Contraction`.
-    rows, vectors
-        The register tile of a product: tiles by vectors of output channels.
-    statements
-        The statements that store an output (``acc``).
-    """
-
+    #: Physical shapes of the function's buffers.
     buffers: tuple[PhysicalShape, ...]
+
     tiles: WinogradTiles
+    #: The buffer of the transformed input.
     data: int
+    #: The buffer of the packed weights ``[block][row][column][input channel][output channel of the
+    #: block]`` of a tile's positions.
     weight: int
+    #: As of :class:`~runtime_ext.kernels.spec.Contraction`.
     parts: tuple[int, ...]
+    #: The register tile of a product: tiles by vectors of output channels.
     rows: int
     vectors: int
+    #: The statements that store an output (``acc``).
     statements: tuple[Statement, ...]

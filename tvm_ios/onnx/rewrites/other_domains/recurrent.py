@@ -14,8 +14,8 @@ from tvm_ios.onnx.rewrites.other_domains.integers import (
     dynamic_product,
     quantised,
 )
-from tvm_ios.onnx.rewrites.recurrent import Direction, Unroller
-from tvm_ios.onnx.rewrites.recurrent_loops import Looper
+from tvm_ios.onnx.rewrites.recurrence.cells import Direction, Unroller
+from tvm_ios.onnx.rewrites.recurrence.loops import Looper
 from tvm_ios.onnx.rewrites.steps import Steps
 
 #: Input positions of the (scale, zero point) of the weights for the input and for the state.

@@ -107,10 +107,7 @@ def _max_unpool(steps: Steps) -> None:
 
 
 def _window_places(
-    steps: Steps,
-    image: Sequence[int],
-    kernel: Sequence[int],
-    counts: Sequence[int] | None = None,
+    steps: Steps, image: Sequence[int], kernel: Sequence[int], counts: Sequence[int] | None = None
 ) -> Array:
     """Return the row-major pixel numbers of each window, -1 outside the image.
 

@@ -16,7 +16,7 @@ from onnx import AttributeProto, OperatorSetIdProto, TensorProto, helper
 from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.canonical import integers
 from tvm_ios.onnx.edit import constant, redirect
-from tvm_ios.onnx.rewrites.recurrent import Direction, Unroller, unroll_recurrent
+from tvm_ios.onnx.rewrites.recurrence.cells import Direction, Unroller, unroll_recurrent
 from tvm_ios.onnx.rewrites.steps import static_shape
 
 #: The domain of the operators in :data:`LAYERS`.
@@ -60,7 +60,7 @@ def loop_recurrent(graph: Any, node: Any, opset: int) -> None:
     """Write an LSTM, GRU or RNN of constant weights as an operator of all steps.
 
     What no such operator computes, layers of one step, and very wide ones become cells as by
-    :func:`~tvm_ios.onnx.rewrites.recurrent.unroll_recurrent`, with its errors.
+    :func:`~tvm_ios.onnx.rewrites.recurrence.cells.unroll_recurrent`, with its errors.
     """
     source: Any = node.inputs[0] if node.inputs else None
     is_layer = node.op_type in _DEFINED and opset >= _OPSET and not node.domain

@@ -123,9 +123,7 @@ def open_folder(path: Path) -> tuple[Path, object]:
 
 
 def seal(
-    folder: Path,
-    meta: Mapping[str, Any] | None = None,
-    shared: Mapping[str, str] | None = None,
+    folder: Path, meta: Mapping[str, Any] | None = None, shared: Mapping[str, str] | None = None
 ) -> None:
     """Write the checksums of a folder's files as they are now, and sync all of them.
 

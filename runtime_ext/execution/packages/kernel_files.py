@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime_ext.cuda.machine_code.launchable import LaunchedWork, read_kernels
-from runtime_ext.execution.package import VERSION_OF_PARTS
+from runtime_ext.execution.packages.package import VERSION_OF_PARTS
 from runtime_ext.native_errors import ExecutableError
 from runtime_ext.native_library import load_native_library
 
