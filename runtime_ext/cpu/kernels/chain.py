@@ -19,7 +19,7 @@ from runtime_ext.kernels.expression import Access
 from runtime_ext.kernels.spec import Contraction, Pooling
 from runtime_ext.kernels.statements import divide
 from runtime_ext.kernels.tile_work import channels_a_tile
-from tvm_ios.shapes.extent import is_open, symbols_in
+from tvm_ios.shapes.extent import ceil_div, is_open, symbols_in
 
 
 def chain(spec: Chain, isa: Isa) -> tuple[Any, int]:
@@ -43,7 +43,7 @@ class _WindowThenProduct:
     def kernel(self) -> tuple[Any, int]:
         code, rows = self.code, self.rows
         lines = self.first.batch * self.first.window.output[0]
-        with code.tiles((lines + rows - 1) // rows) as tile:
+        with code.tiles(ceil_div(lines, rows)) as tile:
             code.buffers.append(code.on_stack(rows * self.columns * self.channels))
 
             def write(line: Index, count: int) -> None:
