@@ -60,20 +60,12 @@ class Planned(NamedTuple):
 
 
 class Applied(NamedTuple):
-    """A module and the schedule of the units that run.
+    """A module and the schedule of the units that run."""
 
-    Attributes
-    ----------
-    prepared
-        The module, in which every instance has its own units.
-    schedule
-        The schedule of its units, without instances.
-    attached
-        The same as JSON data, for executables and scheduled modules. Where there were instances
-        it has the original schedule as ``unrolled_from`` and the origin of each unit as
-        ``origins``.
-    """
-
+    #: The module, in which every instance has its own units.
     prepared: Prepared
+    #: The schedule of its units, without instances.
     schedule: Schedule
+    #: The same as JSON data, for executables and scheduled modules. Where there were instances it
+    #: has the original schedule as ``unrolled_from`` and the origin of each unit as ``origins``.
     attached: dict[str, Any]

@@ -48,39 +48,30 @@ class Bundle:
     """Units, their code and everything else that a search on another machine needs.
 
     Constants are named by content keys.
-
-    Attributes
-    ----------
-    about
-        Plain data of ``bundle.json``: the model's name, target, versions, limits, policies.
-    parts
-        For each tensor that lies in another tensor's memory, its part of that.
-    constants
-        For each unit the keys of its function's parameters after the data.
-    constant_outputs
-        For each output of the graph that is a constant its key.
-    inputs
-        For each input, by the model's name, the key of its reference value.
-    outputs
-        The model's name and the tensor of each output.
-    reference
-        The reference outputs, as ``output/PLACE``; edge-case inputs, if there are any, as
-        ``edge/NAME``, and their outputs as ``edge output/PLACE``.
-    rtasks
-        For a GPU its kernels as rTasks.
     """
 
     folder: Path
+    #: Plain data of ``bundle.json``: the model's name, target, versions, limits, policies.
     about: Mapping[str, Any]
+
     graph: OpGraph
     forms: UnitForms
+    #: For each tensor that lies in another tensor's memory, its part of that.
     parts: Mapping[int, Part]
+    #: For each unit the keys of its function's parameters after the data.
     constants: tuple[tuple[str, ...], ...]
+    #: For each output of the graph that is a constant its key.
     constant_outputs: Mapping[int, str]
+
     weights: Weights
+    #: For each input, by the model's name, the key of its reference value.
     inputs: Mapping[str, str]
+    #: The model's name and the tensor of each output.
     outputs: tuple[tuple[str, int], ...]
+    #: The reference outputs, as ``output/PLACE``; edge-case inputs, if there are any, as
+    #: ``edge/NAME``, and their outputs as ``edge output/PLACE``.
     reference: Mapping[str, Array]
+    #: For a GPU its kernels as rTasks.
     rtasks: BundledRTasks | None
 
     @cached_property

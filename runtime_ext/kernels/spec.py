@@ -252,7 +252,7 @@ class Recurrence:
     steps: int
     batch: int
     hidden: int
-    #: What the inputs contribute to the gates, one after another, with all biases.
+    #: The contributions of the inputs to the gates, one after another, with all biases.
     gates: Access
     #: The buffer that holds the packed weights ``[block][element of the state][gate][element of the
     #: block]``.

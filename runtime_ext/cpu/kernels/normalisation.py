@@ -223,9 +223,9 @@ class RowWriter:
 class _OpenRow(RowWriter):
     """A writer of the code of one row of any number of elements, by whole vectors.
 
-    What the last vector reads behind the row is not reduced, and is not stored unless rows lie in
-    whole cache lines. Where elements are not adjacent in memory, the last ones are written one by
-    one.
+    Elements that the last vector reads behind the row are not reduced, nor stored unless rows lie
+    in whole cache lines. Where elements are not adjacent in memory, the last ones are written one
+    by one.
     """
 
     def __init__(

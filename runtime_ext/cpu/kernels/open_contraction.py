@@ -119,7 +119,7 @@ class _Writer(ContractionWriter):
         pixels = self.spec.blocking.pixels
         with code.loop("x", first, last) as x:
             self._register_tile(block, code.bind("row", x * pixels), pixels)
-        # What is left follows the last whole register tile.
+        # The rows that are left follow the last whole register tile.
         behind = tirx.all(first <= self._whole, self._whole < first + self._strip)
         with code.branch(behind):
             row = code.bind("row", self._whole * pixels)

@@ -109,13 +109,13 @@ class _Writer:
     def __init__(self, spec: Recurrence, isa: Isa, code: TileCode, rows: Sequence[Index]) -> None:
         self._spec, self._code, self._rows = spec, code, rows
         self._width, self._registers = spec.width, isa.registers
-        #: Elements of a row and of all rows on the stack, which has the states before and after
-        #: a step, and then what else is kept.
+        # The stack has the states of all rows before a step, those after it, and then up to two
+        # more tensors of that size: an LSTM's memories and its quantised states, or the update
+        # gates and the reset states of a GRU.
         self._pitch = ceil_div(spec.hidden, spec.width) * spec.width
         self._size = len(rows) * self._pitch
         more = spec.scale is not None or (spec.kind == "gru" and not spec.late)
         self._stack = code.on_stack((_KEPT if more else _KEPT - 1) * self._size)
-        #: An LSTM's memories and quantised states; a GRU's update gates and reset states.
         self._memory = self._update = 2 * self._size
         self._quantised = self._reset = 3 * self._size
         if spec.scale is not None:
@@ -176,6 +176,10 @@ class _Writer:
         for bound in bounds:
             code.store(bound, 0, constant(0.0, width), width)
 
+        def clipped(value: Any, lanes: int) -> Any:
+            least, most = (constant(number, lanes) for number in (0.0, _LARGEST))
+            return tirx.max(tirx.min(value, most), least)
+
         def widen(at: Index, lanes: int) -> None:
             state = code.keep(load(self._stack, at + place, lanes), lanes)
             for bound, pick in zip(bounds, (tirx.min, tirx.max), strict=True):
@@ -187,17 +191,15 @@ class _Writer:
             for bound, pick in zip(bounds, (tirx.min, tirx.max), strict=True)
         )
         span = of.keep(most - least)
-        one, largest = of.constant(1.0), of.constant(_LARGEST)
-        scale = of.keep(tirx.Select(span > 0.0, span / largest, one))
+        scale = tirx.Select(span > 0.0, span / of.constant(_LARGEST), of.constant(1.0))
+        scale = of.keep(scale)
         code.store(self._scale, 0, scale, 1)
-        origin = tirx.nearbyint(of.constant(0.0) - least / scale)
-        origin = of.keep(tirx.max(tirx.min(origin, largest), of.constant(0.0)))
+        origin = of.keep(clipped(tirx.nearbyint(of.constant(0.0) - least / scale), 1))
 
         def quantise(at: Index, lanes: int) -> None:
-            of = code.arithmetic(lanes)
             by, zero = (broadcast(value, lanes) for value in (scale, origin))
             near = tirx.nearbyint(load(self._stack, at + place, lanes) / by) + zero
-            inside = tirx.max(tirx.min(of.keep(near), of.constant(_LARGEST)), of.constant(0.0))
+            inside = clipped(code.arithmetic(lanes).keep(near), lanes)
             code.store(self._stack, at + self._quantised, inside - zero, lanes)
 
         code.vectors(self._pitch, width, quantise)
@@ -310,16 +312,14 @@ class _Writer:
         """Return a gate's sum with the memory's contribution, if there are peepholes."""
         if self._spec.peepholes is None:
             return value
-        place = gate * self._spec.hidden + at.first
-        return value + load(self._code.buffers[self._spec.peepholes], place, at.lanes) * memory
+        return value + self._parameter(at, self._spec.peepholes, gate) * memory
 
     def _late_gru(self, at: _Elements) -> None:
         """Write the cell of a GRU that resets the product; gates are update, reset, candidate."""
         spec, (f, g) = self._spec, self._spec.activations
         product = self._sum(at, 2)
         if spec.bias is not None:
-            place = (2 * spec.gate_count - 1) * spec.hidden + at.first
-            product = product + load(self._code.buffers[spec.bias], place, at.lanes)
+            product = product + self._parameter(at, spec.bias, 2 * spec.gate_count - 1)
         reset = self._activated(f, at, self._gate(at, 1))
         candidate = self._activated(g, at, self._read(at, 2) + reset * product)
         self._updated(at, self._activated(f, at, self._gate(at, 0)), candidate)
@@ -336,9 +336,8 @@ class _Writer:
 
     def _early_gru(self, at: _Elements) -> None:
         """Write the rest of the cell of a GRU that resets the state."""
-        candidate = self._activated(
-            self._spec.activations[1], at, self._read(at, 2) + self._sum(at, 0)
-        )
+        g = self._spec.activations[1]
+        candidate = self._activated(g, at, self._read(at, 2) + self._sum(at, 0))
         update = self._keep(at, load(self._stack, self._kept(at, self._update), at.lanes))
         self._updated(at, update, candidate)
 
@@ -351,19 +350,22 @@ class _Writer:
 
     def _gate(self, at: _Elements, gate: int) -> Any:
         """Return what the input and the state contribute to a gate, with its bias."""
-        value = self._read(at, gate) + self._sum(at, gate)
-        spec = self._spec
+        value, spec = self._read(at, gate) + self._sum(at, gate), self._spec
         if spec.scale is None or spec.bias is None:
             return value
-        return value + load(self._code.buffers[spec.bias], gate * spec.hidden + at.first, at.lanes)
+        return value + self._parameter(at, spec.bias, gate)
 
     def _sum(self, at: _Elements, gate: int) -> Any:
-        spec = self._spec
+        """Return the product of the state with a gate's weights."""
         total = low_lanes(load(at.sums[gate], 0, self._width), at.lanes, self._width)
-        if spec.scale is None:
+        if self._spec.scale is None:
             return total
-        scale = load(self._code.buffers[spec.scale], gate * spec.hidden + at.first, at.lanes)
+        scale = self._parameter(at, self._spec.scale, gate)
         return total * (broadcast(load(self._scale, 0, 1), at.lanes) * scale)
+
+    def _parameter(self, at: _Elements, buffer: int, gate: int) -> Any:
+        """Return the elements of a buffer that has a number for each element of each gate."""
+        return load(self._code.buffers[buffer], gate * self._spec.hidden + at.first, at.lanes)
 
     def _read(self, at: _Elements, gate: int) -> Any:
         """Return what the input contributes to a gate."""

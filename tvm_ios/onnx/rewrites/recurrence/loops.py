@@ -59,7 +59,7 @@ _OPSET = 9
 def loop_recurrent(graph: Any, node: Any, opset: int) -> None:
     """Write an LSTM, GRU or RNN of constant weights as an operator of all steps.
 
-    What no such operator computes, layers of one step, and very wide ones become cells as by
+    Layers that no such operator computes, those of one step, and very wide ones become cells as by
     :func:`~tvm_ios.onnx.rewrites.recurrence.cells.unroll_recurrent`, with its errors.
     """
     source: Any = node.inputs[0] if node.inputs else None
@@ -78,9 +78,9 @@ class Looper(Unroller):
     def fits(self) -> bool:
         """Return whether there is an operator that computes the layer."""
         get = self.node.attributes.get_int
-        plain = not self.clip and not get("input_forget", 0) and not self.has_lengths()
-        known = {name.title() for name in self.names()} <= ACTIVATIONS
-        return plain and known and self.type == np.float32 and self.length > 1
+        has_variants = self.clip or get("input_forget", 0) or self.has_lengths()
+        is_known = {name.title() for name in self.names()} <= ACTIVATIONS
+        return not has_variants and is_known and self.type == np.float32 and self.length > 1
 
     def write(self) -> None:
         """Write the operators of all directions, and replace the node's results."""
@@ -183,15 +183,15 @@ class Looper(Unroller):
         return steps.op("Transpose", steps.op("Reshape", together, steps.number(shape)), perm=perm)
 
     def _read_directly(self, states: Sequence[Any], together: Any) -> None:
-        """Let what only undoes a layer's layout of its result read the states themselves."""
+        """Let operators that only undo the layout of a layer's result read the states instead."""
         if self.batch_first:
             return
         for node, _ in list(self.node.outputs[0].uses()):
             direction = self._direction_taken(node)
-            turned = node.op_type == "Transpose" and _perm(node) == (0, 2, 1, 3)
+            perm = tuple(node.attributes.get_ints("perm", ()))
             if direction is not None:
                 self._undo(node.outputs[0], states[direction], 1)
-            elif turned:
+            elif node.op_type == "Transpose" and perm == (0, 2, 1, 3):
                 self._undo(node.outputs[0], together, 2)
         self._undo(self.node.outputs[0], together, 1)
 
@@ -207,15 +207,15 @@ class Looper(Unroller):
         return taken[0] if len(taken) == 1 else None
 
     def _undo(self, value: Any, states: Any, axis: int) -> None:
-        """Let operators that make states of a value read these instead.
+        """Replace the results of operators that make the states of a value by the states.
 
-        They drop the axis of one direction, or join it with the elements of a state.
+        Such an operator drops the axis of one direction, or joins it with the elements of a state.
         """
         width = states.shape[2] if states.shape is not None else self.hidden * self.directions
-        wanted, one = [self.length, self.batch, width], width == self.hidden
-        in_order = one or axis == 2 or self.batch == 1
+        wanted, is_one = [self.length, self.batch, width], width == self.hidden
+        in_order = is_one or axis == 2 or self.batch == 1
         for reader, _ in list(value.uses()):
-            squeezed = reader.op_type == "Squeeze" and one and integers(reader, 1, "axes")
+            squeezed = reader.op_type == "Squeeze" and is_one and integers(reader, 1, "axes")
             reshaped = reader.op_type == "Reshape" and in_order
             undoes = squeezed == (axis,) or (reshaped and static_shape(reader.outputs[0]) == wanted)
             if undoes and not reader.outputs[0].is_graph_output():
@@ -228,10 +228,6 @@ class Looper(Unroller):
             return False
         memory = self.node.outputs[2]
         return bool(memory.uses()) or memory.is_graph_output()
-
-
-def _perm(node: Any) -> tuple[int, ...]:
-    return tuple(node.attributes.get_ints("perm", ()))
 
 
 def with_functions(model: Any) -> None:
