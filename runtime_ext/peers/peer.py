@@ -76,6 +76,11 @@ class PeerModel(Protocol):
         """
         ...
 
+    @property
+    def is_open(self) -> bool:
+        """Whether dimensions that the ONNX file leaves open stay so, for inputs of any shape."""
+        ...
+
     def onnx_file(self, folder: Path) -> Path:
         """Return an ONNX file of the model; it is written to the folder if there is none."""
         ...
@@ -124,6 +129,8 @@ class Peer:
         ``module:function``; the function makes a :class:`PeerModel` ready for many requests on a
         CPU. Its arguments are the model, the number of requests in flight, and an ``ExitStack``
         of resources; it returns :data:`Submit` by the name of each way. Empty if there are none.
+    runs_open
+        Whether it runs models whose dimensions stay open.
     starts_in_thread
         Whether it may start in another thread than it runs in, while others start: not if it
         keeps settings by thread, as PyTorch does with its number of threads.
@@ -140,6 +147,7 @@ class Peer:
     reads_tvm_build: bool = True
     in_bfloat16: bool = False
     server: str = ""
+    runs_open: bool = False
     starts_in_thread: bool = False
 
     @property

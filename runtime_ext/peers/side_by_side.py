@@ -59,6 +59,9 @@ class SideBySide:
         The precision of the programs, and of peers that have it; outputs may differ accordingly.
     verified
         Whether nothing is timed if outputs differ by more.
+    shapes
+        Shapes of inputs, by name, of executables for a range; peers then leave the dimensions open
+        that the model has. None if the shapes are those of the executables and the model.
     own_error
         Error of the outputs by rounding alone, relative to the largest; 0 unless it was measured.
     """
@@ -72,6 +75,7 @@ class SideBySide:
     tvm: Path | None = None
     precision: str = "float32"
     verified: bool = True
+    shapes: Mapping[str, Sequence[int]] | None = None
     own_error: float = 0.0
 
 
@@ -131,10 +135,16 @@ def _main(parent: int) -> None:
 
 
 def _compete(runners: SideBySide) -> Outcome:
-    started, inputs, quantised = _start_executables(runners.executables)
+    started, inputs, quantised = _start_executables(runners.executables, runners.shapes)
     outputs = {name: ready.outputs(ready.run()) for name, ready in started.items()}
     files = {name: getattr(runners, name) for name in _FILES}
-    network = ModelFiles(inputs, runners.lanes, **files, precision=runners.precision)
+    network = ModelFiles(
+        inputs,
+        runners.lanes,
+        **files,
+        precision=runners.precision,
+        is_open=runners.shapes is not None,
+    )
     peers, outputs_of_peers, failed = start_peers(runners.peers, network, report)
     started |= peers
     outputs |= outputs_of_peers
@@ -158,7 +168,7 @@ def _compete(runners: SideBySide) -> Outcome:
 
 
 def _start_executables(
-    paths: Mapping[str, Path],
+    paths: Mapping[str, Path], shapes: Mapping[str, Sequence[int]] | None
 ) -> tuple[dict[str, BoundModel], dict[str, Array], bool]:
     """Start executables; return them, the inputs of all runners, and whether one quantises."""
     from runtime_ext.execution.executable import Executable, load
@@ -172,7 +182,7 @@ def _start_executables(
             assert isinstance(executable, Executable), "others' builds are peers"
             quantised = quantised or rounds(kinds(executable.schedule.get("graph", {})))
             session = executable.program_session()
-            inputs = inputs or session.random_inputs(0)
+            inputs = inputs or session.random_inputs(0, shapes)
             session.set_input(**inputs)
         except Exception as error:
             raise UserError(f"{name} cannot run: {error}") from error

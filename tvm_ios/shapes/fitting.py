@@ -13,7 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, combinations_with_replacement, product
 from math import gcd, prod
 
-from tvm_ios.shapes.extent import OpenExtentError, evaluate, noted_guards
+from tvm_ios.shapes.extent import (
+    OpenExtentError,
+    evaluate,
+    extent_of,
+    noted_guards,
+    symbols_in,
+)
 
 #: Values of the symbols, by name.
 Values = Mapping[str, int]
@@ -22,6 +28,8 @@ Values = Mapping[str, int]
 _DIVISORS = (2, 3, 4, 5, 8, 16, 32)
 #: The number of kinds of expressions, see :func:`_candidates`.
 _LEVELS = 5
+#: The kinds that have no quotients.
+_WHOLE = range(3)
 
 
 def values_text(values: Values) -> str:
@@ -48,6 +56,10 @@ class Fitting:
 
     def __init__(self, open_extents: Sequence[int], points: Sequence[Values]) -> None:
         self._open, self._points = open_extents, points
+        #: The extents, and the symbols of which they are multiples.
+        self._whole = tuple(
+            dict.fromkeys((*open_extents, *map(extent_of, symbols_in(tuple(open_extents)))))
+        )
         self._fitted: dict[tuple[int, ...], int | None] = {}
         self._tables: dict[int, dict[tuple[int, ...], list[int]]] = {}
 
@@ -90,7 +102,8 @@ class Fitting:
         """Return the expressions of a level, without factor and constant, by their way."""
         if level not in self._tables:
             table: dict[tuple[int, ...], list[int]] = defaultdict(list)
-            for candidate in dict.fromkeys(_candidates(self._open, level)):
+            extents = self._whole if level in _WHOLE else self._open
+            for candidate in dict.fromkeys(_candidates(extents, level)):
                 way = _way([evaluate(candidate, point) for point in self._points])
                 if way is not None:
                     table[way].append(candidate)

@@ -107,18 +107,18 @@ def shapes_at(
     for extent in (extent for shape in shapes.values() for extent in shape):
         for symbol in symbols_of(extent):
             opened.setdefault(symbol, extent)
+    given = "x".join(map(str, numbers))
     if len(numbers) != len(opened):
-        told = ", ".join(f"{s.name} ({range_of(e)})" for s, e in opened.items())
-        raise InputShapeError(
-            f"{'x'.join(map(str, numbers))} has {len(numbers)} numbers, and the open dimensions "
-            f"are {told}"
-        )
+        told = " and ".join(str(range_of(extent)) for extent in opened.values())
+        raise InputShapeError(f"{given} has no number for each open dimension: they are {told}")
     values: dict[str, int] = {}
     for (symbol, extent), number in zip(opened.items(), numbers, strict=True):
         values[symbol.name] = value_of(symbol, extent, number)
         inside = symbol.least <= values[symbol.name] <= symbol.most
         if not inside or evaluate(extent, values) != number:
-            raise InputShapeError(f"{symbol.name} is never {number}: it is in {range_of(extent)}")
+            raise InputShapeError(
+                f"{given} is no shape of the range: {range_of(extent)} has no {number}"
+            )
     return {name: at_values(shape, values) for name, shape in shapes.items()}
 
 
