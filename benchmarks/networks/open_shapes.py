@@ -46,14 +46,14 @@ class Network:
 
 
 _TEXTS = ((1, 7), (1, 31), (1, 128), (8, 31), (8, 128), (1, 512), (32, 16))
-#: Heights and widths, and batches, of images.
+#: Heights and widths.
 _SIZES = ((320, 320), (416, 640), (640, 640))
-_IMAGES = Network("input:1..32,3,224,224", ((1,), (2,), (3,), (8,), (32,)))
+_IMAGES = "input:1..32,3,224,224"
 
 NETWORKS: Mapping[str, Network] = {
     "minilm": Network("input_ids:1..32,1..512", _TEXTS),
     "bert_small": Network("input_ids:1..32,1..512", _TEXTS),
-    "bert_base": Network("input_ids:1..32,1..512", _TEXTS[1:5]),
+    "bert_base": Network("input_ids:1..32,1..512", ((1, 31), (1, 128), (8, 128))),
     "albert": Network("input_ids:1,1..512", ((16,), (77,), (200,), (512,))),
     "ppocr_rec": Network(
         "x:1..8,3,48,64..1024:8", ((1, 64), (1, 104), (1, 320), (1, 1024), (8, 320))
@@ -67,8 +67,8 @@ NETWORKS: Mapping[str, Network] = {
     "unet": Network("input:1,3,64..640:16,64..640:16", _SIZES),
     # 0.5, 1 and 7.3 seconds, of whole steps of the last convolution.
     "speech_front": Network("samples:1,400..160080:320", ((8_080,), (16_080,), (116_880,))),
-    "resnet50": _IMAGES,
-    "mobilenet_v2": _IMAGES,
+    "resnet50": Network(_IMAGES, ((1,), (3,), (8,))),
+    "mobilenet_v2": Network(_IMAGES, ((1,), (2,), (3,), (8,), (32,))),
 }
 
 

@@ -43,8 +43,9 @@ def print_benched(document: dict[str, Any]) -> None:
         rounding = ["Ours", "sequential", *document["settings"].get("in_bfloat16", ())]
         out.print(f"{', '.join(rounding)}: --precision {precision}; other peers are in float32.")
     # Documents begun with an earlier version lack it.
+    ours = "our program was" if "ranges" in document["settings"] else "ours and sequential were"
     for source in dict.fromkeys(n["verified"] for n in document["networks"] if n.get("verified")):
-        out.print(escape(f"Before, ours and sequential were compared with {source}."))
+        out.print(escape(f"Before, {ours} compared with {source}."))
 
 
 def _named(network: dict[str, Any]) -> str:
