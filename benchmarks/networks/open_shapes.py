@@ -133,7 +133,7 @@ def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
     table = Table("network", "lanes", "shape", "ms", "to exact", "to ORT", "to OpenVINO", "to best")
     best: list[float] = []
     for row in rows:
-        ratios = [row["open_to"][other]["ratio"] for other in ("exact", "onnxruntime", "openvino")]
+        ratios = [row["open_to"][other]["median"] for other in _OTHERS]
         best.append(max(ratios[1:]))
         table.add_row(
             row["network"],
