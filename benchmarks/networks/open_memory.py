@@ -29,7 +29,6 @@ import onnx
 from rich.table import Table
 
 from benchmarks.networks.open_models import encoder
-from benchmarks.networks.open_shapes import openvino_model
 from benchmarks.report import read_figures, update_result
 from runtime_ext.execution.bound_model import onnx_session
 from runtime_ext.execution.request_load import serve
@@ -234,8 +233,25 @@ def _onnxruntime(folder: Path, threads: int) -> Callable[[Request], Array]:
     return lambda request: session.run(None, dict(request))[0]
 
 
+def _openvino_model(path: Path, threads: int, *, streams: int = 1) -> Any:
+    """Return a model compiled by OpenVINO for one request on all threads, or one on each stream."""
+    import openvino
+    from openvino import properties
+    from openvino.properties import hint
+
+    settings = {
+        hint.performance_mode: hint.PerformanceMode.LATENCY,
+        hint.inference_precision: openvino.Type.f32,
+        properties.inference_num_threads: threads,
+    }
+    if streams > 1:
+        settings[hint.performance_mode] = hint.PerformanceMode.THROUGHPUT
+        settings[properties.num_streams] = streams
+    return openvino.Core().compile_model(str(path), "CPU", settings)
+
+
 def _openvino(folder: Path, threads: int) -> Callable[[Request], Array]:
-    request = openvino_model(folder / "model.onnx", threads).create_infer_request()
+    request = _openvino_model(folder / "model.onnx", threads).create_infer_request()
     return lambda asked: request.infer(dict(asked))[0].copy()
 
 
@@ -243,7 +259,7 @@ def _openvino_streams(folder: Path, streams: int) -> Callable[[Request], Future[
     """Return a function that queues a request on one of several streams of a thread each."""
     import openvino
 
-    model = openvino_model(folder / "model.onnx", streams, streams=streams)
+    model = _openvino_model(folder / "model.onnx", streams, streams=streams)
     queue = openvino.AsyncInferQueue(model, streams)
 
     def done(request: Any, future: Future[Array]) -> None:

@@ -36,6 +36,11 @@ class BundledNetwork:
         """The precision in which the bundle's programs compute."""
         return self.bundle.about["precision"]
 
+    @property
+    def is_open(self) -> bool:
+        """False: a bundle's inputs have one shape."""
+        return False
+
     def onnx_file(self, folder: Path) -> Path:
         """Return the bundle's ONNX file, or else one that PyTorch exports into a folder."""
         if (self.bundle.folder / MODEL).exists():

@@ -16,7 +16,8 @@ from tvm_ios.files.json_text import natural
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.program import BufferType, Program, Role
 from tvm_ios.program.program_builder import tensor_names
-from tvm_ios.shapes.extent import at_values, evaluate, is_open, symbols_in, symbols_of
+from tvm_ios.shapes.extent import at_values, is_open, symbols_in, symbols_of
+from tvm_ios.shapes.ranges import value_of
 
 #: In place of an extent that is open, in a file: the program's buffer has it.
 _OPEN = -1
@@ -99,9 +100,7 @@ def values_at(ports: Sequence[Port], shapes: Mapping[str, Sequence[int]]) -> dic
     for port, shape in given.items():
         for extent, number in zip(port.shape, shape, strict=False):
             for symbol in symbols_of(extent):
-                # Extents of inputs are multiples of one symbol, and a number.
-                first, second = (evaluate(extent, {symbol.name: n}) for n in (0, 1))
-                values[symbol.name] = (number - first) // (second - first)
+                values[symbol.name] = value_of(symbol, extent, number)
     for port, shape in given.items():
         inside = all(s.least <= values[s.name] <= s.most for s in symbols_in(port.shape))
         if not inside or at_values(port.shape, values) != shape:

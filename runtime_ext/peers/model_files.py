@@ -17,6 +17,7 @@ class ModelFiles:
 
     ``onnx`` is its file as it is written, ``simplified`` the simplified one, which is rewritten in
     PyTorch, and ``tvm`` the ``.so`` of TVM's own build with its weights. None if no peer reads it.
+    ``is_open`` is whether its dimensions stay open.
     """
 
     inputs: Mapping[str, Array]
@@ -26,6 +27,7 @@ class ModelFiles:
     tvm: Path | None
     gpu: bool = False
     precision: str = "float32"
+    is_open: bool = False
 
     def onnx_file(self, folder: Path) -> Path:
         """Return the ONNX file; nothing is written to the folder."""

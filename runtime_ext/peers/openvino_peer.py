@@ -29,7 +29,9 @@ def start(network: PeerModel) -> BoundModel:
     compiled = _compiled(network, {hint.performance_mode: hint.PerformanceMode.LATENCY})
     request = compiled.create_infer_request()
     for name, array in network.inputs.items():
-        request.get_tensor(name).data[...] = array
+        tensor = request.get_tensor(name)
+        tensor.shape = array.shape
+        tensor.data[...] = array
 
     def run() -> None:
         # `infer` would copy the outputs into a dictionary.
@@ -76,7 +78,8 @@ def _compiled(network: PeerModel, hints: Mapping[Any, Any]) -> Any:
     with temporary_folder() as folder:
         try:
             model = core.read_model(network.onnx_file(folder))
-            model.reshape({name: array.shape for name, array in network.inputs.items()})
+            if not network.is_open:
+                model.reshape({name: array.shape for name, array in network.inputs.items()})
             return core.compile_model(model, "CPU", settings)
         except RuntimeError as error:
             raise UserError(f"OpenVINO refuses the model: {error}") from error

@@ -69,6 +69,11 @@ class PeerModel(Protocol):
         """
         ...
 
+    @property
+    def is_open(self) -> bool:
+        """Whether dimensions that the ONNX file leaves open stay so, for inputs of any shape."""
+        ...
+
     def onnx_file(self, folder: Path) -> Path:
         """Return an ONNX file of the model; it is written to the folder if there is none."""
         ...
@@ -115,6 +120,8 @@ class Peer:
     #: CPU. Its arguments are the model, the number of requests in flight, and an ``ExitStack`` of
     #: resources; it returns :data:`Submit` by the name of each way. Empty if there are none.
     server: str = ""
+    #: Whether it runs models whose dimensions stay open.
+    runs_open: bool = False
     #: Whether it may start in another thread than it runs in, while others start: not if it keeps
     #: settings by thread, as PyTorch does with its number of threads.
     starts_in_thread: bool = False

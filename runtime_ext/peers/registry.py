@@ -22,7 +22,11 @@ GROUP = "tvm_ios.peers"
 
 _LIBRARY = partial(Peer, reads_tvm_build=False)
 _ONNXRUNTIME = partial(
-    _LIBRARY, library="onnxruntime", install="tvm-ios[bench]", starts_in_thread=True
+    _LIBRARY,
+    library="onnxruntime",
+    install="tvm-ios[bench]",
+    runs_open=True,
+    starts_in_thread=True,
 )
 _TORCH = partial(_LIBRARY, library="torch", install="tvm-ios[torch]", in_bfloat16=True)
 _GPU = ("cuda",)
@@ -47,6 +51,7 @@ OURS: Mapping[str, Peer] = {
             devices=("cpu",),
             in_bfloat16=True,
             server="runtime_ext.peers.openvino_peer:serve",
+            runs_open=True,
             starts_in_thread=True,
         ),
         _TORCH("torch", "runtime_ext.peers.torch_peer:start"),

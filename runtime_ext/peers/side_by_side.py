@@ -59,6 +59,9 @@ class SideBySide:
     precision: str = "float32"
     #: Whether nothing is timed if outputs differ by more.
     verified: bool = True
+    #: Shapes of inputs, by name, of executables for a range; peers then leave the dimensions open
+    #: that the model has. None if the shapes are those of the executables and the model.
+    shapes: Mapping[str, Sequence[int]] | None = None
     #: Error of the outputs by rounding alone, relative to the largest; 0 unless it was measured.
     own_error: float = 0.0
 
@@ -111,10 +114,16 @@ def _main(parent: int) -> None:
 
 
 def _compete(runners: SideBySide) -> Outcome:
-    started, inputs, quantised = _start_executables(runners.executables)
+    started, inputs, quantised = _start_executables(runners.executables, runners.shapes)
     outputs = {name: ready.outputs(ready.run()) for name, ready in started.items()}
     files = {name: getattr(runners, name) for name in _FILES}
-    network = ModelFiles(inputs, runners.lanes, **files, precision=runners.precision)
+    network = ModelFiles(
+        inputs,
+        runners.lanes,
+        **files,
+        precision=runners.precision,
+        is_open=runners.shapes is not None,
+    )
     peers, outputs_of_peers, failed = start_peers(runners.peers, network, report)
     started |= peers
     outputs |= outputs_of_peers
@@ -138,7 +147,7 @@ def _compete(runners: SideBySide) -> Outcome:
 
 
 def _start_executables(
-    paths: Mapping[str, Path],
+    paths: Mapping[str, Path], shapes: Mapping[str, Sequence[int]] | None
 ) -> tuple[dict[str, BoundModel], dict[str, Array], bool]:
     """Start executables; return them, the inputs of all runners, and whether one quantises."""
     from runtime_ext.execution.executable import Executable, load
@@ -152,7 +161,7 @@ def _start_executables(
             assert isinstance(executable, Executable), "others' builds are peers"
             quantised = quantised or rounds(kinds(executable.schedule.get("graph", {})))
             session = executable.program_session()
-            inputs = inputs or session.random_inputs(0)
+            inputs = inputs or session.random_inputs(0, shapes)
             session.set_input(**inputs)
         except Exception as error:
             raise UserError(f"{name} cannot run: {error}") from error

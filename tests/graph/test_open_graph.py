@@ -25,7 +25,7 @@ from tvm_ios.models.source import ModelSource
 from tvm_ios.shapes.extent import OpenExtentError, Symbol, evaluate, extent_of
 from tvm_ios.shapes.fitting import AmbiguousError, Fitting
 from tvm_ios.shapes.input_shapes import InputShapeError
-from tvm_ios.shapes.ranges import Range, open_shapes, parse_ranges
+from tvm_ios.shapes.ranges import Range, open_shapes, parse_ranges, shapes_at
 
 B = extent_of(Symbol("batch", 1, 32, hint=7))
 L = extent_of(Symbol("length", 1, 512, hint=29))
@@ -90,6 +90,23 @@ def test_what_is_no_expression_or_several_is_said() -> None:
     collinear = [{"batch": b, "length": 2 * b + 1} for b in (3, 5, 9)]
     with refused(AmbiguousError, "batch", "length"):
         Fitting([B, L], collinear).fit([7, 11, 19])
+
+
+def test_windows_of_a_step_are_told_in_steps() -> None:
+    steps = extent_of(Symbol("steps", 7, 1000, hint=9))
+    samples = [steps * 160 + 32, B]
+    points = [{"steps": n, "batch": b} for n, b in ((9, 7), (34, 3), (8, 9), (21, 5), (40, 11))]
+    assert Fitting(samples, points).fit([p["steps"] - 2 for p in points]) == steps - 2
+    assert Fitting(samples, points).fit([p["steps"] * p["batch"] for p in points]) == steps * B
+
+
+def test_extents_are_named_in_order() -> None:
+    declared: Mapping[str, Any] = {"image": ("batch", 3, "width"), "mask": ("batch", "width")}
+    shapes = open_shapes(parse_ranges(["image:1..8,3,64..1024:8"]), declared)
+    assert shapes_at(shapes, (2, 104)) == {"image": (2, 3, 104), "mask": (2, 104)}
+    for wrong, named in (((2,), "1..8 and 64..1024:8"), ((2, 101), "101"), ((9, 64), "1..8")):
+        with refused(InputShapeError, named):
+            shapes_at(shapes, wrong)
 
 
 @pytest.mark.parametrize(
@@ -247,3 +264,16 @@ def test_what_differs_is_named() -> None:
         opened_chain(lambda n: chain((n * n % 17 + 1,), ["relu"], 1))
     special = opened_chain(lambda n: chain((n,), ["relu" if n > 1 else "exp"], 1)).special
     assert [dict(point) for point, _ in special] == [{"length": 1}]
+
+
+def test_outputs_that_are_constant_at_small_shapes_only_are_refused() -> None:
+    length = extent_of(Symbol("length", 1024, 160_000, hint=1024))
+
+    def read(shapes: Mapping[str, tuple[int, ...]]) -> OpGraph:
+        frames = (shapes["x"][0] - 512) // 160 + 1
+        tensors = (Tensor("x", shapes["x"]), Tensor("y", (frames,)))
+        operators = (Operator("op", "windows", (0,), (1,), {}),)
+        return OpGraph("windows", operators, tensors, (0,), (1,))
+
+    with refused(OpenExtentError, "length = 160000", "outputs"):
+        open_graph(read, {"x": (length,)})

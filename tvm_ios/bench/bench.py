@@ -7,16 +7,18 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tvm_ios.api.options import Options
-from tvm_ios.bench.material import ONNX, SIMPLIFIED, TVM_BUILD, prepare_material
+from tvm_ios.bench.material import ONNX, SIMPLIFIED, TVM_BUILD, Material, prepare_material
 from tvm_ios.contest.outputs import Verify
 from tvm_ios.contest.pairs import PairedRatio, ratio_over_processes
 from tvm_ios.contest.rules import BENCH_PROCESSES, Rules
 from tvm_ios.contest.verdict import pooled, ratio_of
 from tvm_ios.models.source import AnyModel, ModelSource
 from tvm_ios.progress import Progress, silent
+from tvm_ios.shapes.input_shapes import Shapes
 
 if TYPE_CHECKING:
     from runtime_ext.peers.side_by_side import Outcome, SideBySide
@@ -47,11 +49,16 @@ class NetworkResult:
     verified: str | None
     #: For each peer that could not run the model the reason, a sentence.
     failed: Mapping[str, str]
+    #: For a program for a range the extents of its open dimensions, such as ``1x32``.
+    at: str = ""
+    #: The shapes of inputs, by name; None if they are those that the user gave.
+    shapes: Shapes | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data, with milliseconds and without ``failed``."""
         return {
             "model": self.model,
+            **({"at": self.at} if self.at else {}),
             "batch": self.batch,
             "kept": self.kept,
             "latency_ms": {name: seconds * 1e3 for name, seconds in self.latency.items()},
@@ -59,6 +66,7 @@ class NetworkResult:
             "max_rel_error": dict(self.max_rel_error),
             "reference": self.reference,
             "verified": self.verified,
+            **({} if self.shapes is None else {"shapes": dict(self.shapes)}),
         }
 
 
@@ -91,9 +99,9 @@ def bench(
     tvm_build = any(peer.reads_tvm_build for peer in peers)
     source = ModelSource.of(model)
     material = prepare_material(source, folder, options, tvm_build=tvm_build, progress=progress)
-    ours, sequential = OURS
+    sequential = OURS[1]
     is_sequential = material.kept == sequential
-    outcomes = _time(
+    outcomes = time_in_processes(
         SideBySide(
             {name: folder / name for name in (OURS[:1] if is_sequential else OURS)},
             search.lanes,
@@ -108,26 +116,43 @@ def bench(
         processes,
         progress,
     )
+    itself = {sequential: PairedRatio(1.0, 1.0, 1.0, 0)} if is_sequential else {}
+    return result_of(outcomes, material, itself)
+
+
+def result_of(
+    outcomes: Sequence[Outcome],
+    material: Material,
+    ratio: Mapping[str, PairedRatio] = MappingProxyType({}),
+    *,
+    at: str = "",
+    shapes: Shapes | None = None,
+) -> NetworkResult:
+    """Return the result of several processes, with ratios that are known besides."""
     failed = {name: error for outcome in outcomes for name, error in outcome.failed.items()}
     runners = [name for name in outcomes[0].samples if name not in failed]
     samples = pooled([outcome.samples for outcome in outcomes])
-    ratio = {sequential: PairedRatio(1.0, 1.0, 1.0, 0)} if is_sequential else {}
-    for name in runners[1:]:
-        ratio[name] = ratio_over_processes([ratio_of(o.samples, ours, name) for o in outcomes])
+    ours, *others = runners
+    measured = {
+        name: ratio_over_processes([ratio_of(o.samples, ours, name) for o in outcomes])
+        for name in others
+    }
     return NetworkResult(
         model=material.model,
         batch=material.batch,
         kept=material.kept,
         latency={name: statistics.median(samples[name]) for name in runners},
-        ratio=ratio,
+        ratio={**ratio, **measured},
         max_rel_error={name: max(o.errors[name] for o in outcomes) for name in runners},
         reference=outcomes[0].reference,
         verified=material.verified,
         failed=failed,
+        at=at,
+        shapes=shapes,
     )
 
 
-def _time(runners: SideBySide, processes: int, progress: Progress) -> list[Outcome]:
+def time_in_processes(runners: SideBySide, processes: int, progress: Progress) -> list[Outcome]:
     """Run all runners in each of several fresh processes, and return their outcomes."""
     from runtime_ext.peers.side_by_side import run_side_by_side
 

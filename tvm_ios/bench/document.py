@@ -40,7 +40,7 @@ class BenchDocument:
         """
         try:
             data = json.loads(path.read_text())
-            earlier, networks = data["machine"], {n["model"]: n for n in data["networks"]}
+            earlier, networks = data["machine"], {_name_of(n): n for n in data["networks"]}
             settings = dict(data["settings"])
             # Once they were one setting of all networks.
             shapes = settings.pop("shapes", {})
@@ -62,7 +62,8 @@ class BenchDocument:
 
     def add(self, result: NetworkResult | ServedResult) -> None:
         """Add a model's result and its runners that failed."""
-        self._networks[result.model] = {**result.to_json(), "shapes": self._shapes}
+        row = {"shapes": self._shapes, **result.to_json()}
+        self._networks[_name_of(row)] = row
         for runner, error in result.failed.items():
             self.add_failure(result.model, runner, error)
 
@@ -88,3 +89,8 @@ class BenchDocument:
     def save(self, path: Path) -> None:
         """Write the document to a file atomically."""
         write_atomically(path, (json.dumps(self.to_json(), indent=1) + "\n").encode())
+
+
+def _name_of(network: Mapping[str, Any]) -> str:
+    """Return the name of a document's network, with the shape of one for a range."""
+    return " at ".join(filter(None, (network["model"], network.get("at"))))

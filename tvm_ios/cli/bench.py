@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -19,6 +18,7 @@ from runtime_ext.peers.registry import (
     peers_to_compare,
     require_log,
 )
+from tvm_ios.cli.bench_range import bench_range_command, range_to_bench
 from tvm_ios.cli.frame import panels
 from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import Reporting, print_json, progress_bars, reports_errors
@@ -41,7 +41,7 @@ from tvm_ios.cli.options.search_options import (
     search_options,
 )
 from tvm_ios.cli.options.values import names_in, refuse, require_known
-from tvm_ios.cli.tables.benched import print_benched, print_served_beside_peers
+from tvm_ios.cli.tables.benched import print_benched, print_served_beside_peers, tell_failures
 from tvm_ios.cli.tables.result import print_result
 from tvm_ios.contest.outputs import Verify
 from tvm_ios.contest.rules import BENCH, BENCH_PROCESSES, Rules
@@ -52,7 +52,6 @@ from tvm_ios.program.bfloat16 import FORM
 if TYPE_CHECKING:
     from runtime_ext.peers.peer import Peer
     from tvm_ios.api.options import Options
-    from tvm_ios.bench.document import BenchDocument
     from tvm_ios.models.source import ModelSource
 
 #: The peers on CPUs that come with tvm-ios.
@@ -60,7 +59,10 @@ OURS_ON_CPU = tuple(name for name, peer in OURS.items() if "cpu" in peer.devices
 
 
 PAGE = HelpPage(
-    ("tvm-ios bench squeezenet resnet50 --against onnxruntime,tvm -o bench.json",),
+    (
+        "tvm-ios bench squeezenet resnet50 --against onnxruntime,tvm -o bench.json",
+        "tvm-ios bench encoder.onnx --shape input_ids:1..32,1..512 --at 1x32,8x128",
+    ),
     "`tvm-ios explain` on what `--keep` kept says why a network is not faster.",
 )
 
@@ -115,12 +117,20 @@ Against = Annotated[
     str,
     panels.running(
         help=f"Peers, between commas: {', '.join(OURS_ON_CPU)}. all: those that are "
-        "installed, without tvm, which is not tuned.",
+        "installed, without tvm, which is not tuned. With --at also exact.",
         autocompletion=complete_peers,
     ),
 ]
 TimeLimit = Annotated[
     float | None, panels.limits(help="Seconds of optimising each network, about.")
+]
+Points = Annotated[
+    str | None,
+    panels.model(
+        "--at",
+        metavar="1x32,8x128",
+        help="Shapes in a range in --shape: the extents of its open dimensions, in order.",
+    ),
 ]
 Networks = Annotated[
     list[str],
@@ -141,6 +151,7 @@ def bench(
     objective: ObjectiveOption = Objective.latency,
     policy: Policies = None,
     shape: Shapes = None,
+    at: Points = None,
     batch: Batch = None,
     dialect: DialectOption = DialectName.relax,
     device: DeviceName = None,
@@ -162,9 +173,33 @@ def bench(
     model whose end runs after the program, what is before this end is compared and timed. With
     --device, no peer runs there: policies are compared with the sequential program. With
     --objective throughput, what `optimize` keeps for that serves many requests beside peers with
-    their settings for it, and requests a second are compared.
+    their settings for it, and requests a second are compared. With a range in --shape, the one
+    program for it is timed at the shapes of --at, beside peers that leave dimensions open, and
+    `exact`: our sequential program of just the shape.
     """
     serving, output = objective is Objective.throughput, kept.output
+    others = {
+        **{"--objective": serving, "--batch": batch, "--device": device, "--log": log},
+        **{"--random-weights": random_weights is not None},
+        **{"--resume": kept.resume, "--keep": kept.keep},
+    }
+    compiled = CompileOptions(dialect=dialect, precision=precision)
+    if (
+        of_range := range_to_bench(models, shape or (), at, others, compiled, measuring)
+    ) is not None:
+        return bench_range_command(
+            models[0],
+            *of_range,
+            against,
+            policy=policy,
+            lanes=lanes,
+            time_limit=time_limit,
+            verify=verify,
+            output=output,
+            timing=asdict(timing),
+            rules=timing.rules,
+            reporting=reporting,
+        )
     all_peers = partial(peers_to_compare, with_log=log is not None, serving=serving)
     against_names = list(all_peers()) if against == "all" else names_in(against)
     shapes = input_shapes(shape)
@@ -173,7 +208,7 @@ def bench(
     search = search_options(
         lanes,
         measuring,
-        compiled=CompileOptions(dialect=dialect, precision=precision),
+        compiled=compiled,
         log=log,
         time_limit=time_limit,
         device=device,
@@ -250,15 +285,7 @@ def bench(
         )
     show = print_served_beside_peers if serving else print_benched
     (print_json if reporting.as_json else show)(document.to_json())
-    _tell_failures(document)
-
-
-def _tell_failures(document: BenchDocument) -> None:
-    for failure in document.failed:
-        who = " on ".join(filter(None, (failure["model"], failure["runner"])))
-        print(f"tvm-ios: {who}: {failure['error']}", file=sys.stderr)
-    if document.failed:
-        raise typer.Exit(1)
+    tell_failures(document)
 
 
 def _peers(names: Sequence[str], log: Path | None, *, serving: bool) -> tuple[Peer, ...]:

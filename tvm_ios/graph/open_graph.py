@@ -16,7 +16,14 @@ from typing import Any, cast
 from tvm_ios.errors import UserError
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.progress import Progress, silent
-from tvm_ios.shapes.extent import OpenExtentError, Symbol, evaluate, is_open, symbols_in
+from tvm_ios.shapes.extent import (
+    OpenExtentError,
+    Symbol,
+    at_values,
+    evaluate,
+    is_open,
+    symbols_in,
+)
 from tvm_ios.shapes.fitting import AmbiguousError, Fitting, Values, values_text
 
 #: Reads a model for these shapes of its inputs.
@@ -118,7 +125,13 @@ def open_graph(
             raise OpenExtentError(f"at {values_text(point)} {why}: the range has no one graph")
         tried.append(point)
     for point in ends:
-        if (why := difference(unified, at(point), point)) is not None:
+        graph = at(point)
+        if (why := difference(unified, graph, point)) is not None:
+            if not _same_outputs(unified, graph, point):
+                raise OpenExtentError(
+                    f"at {values_text(point)} outputs have other extents than the formulas of "
+                    f"smaller shapes give, and {why}: the range has no one graph"
+                )
             special.append((point, why))
         else:
             tried.append(point)
@@ -151,6 +164,12 @@ def difference(opened: OpenGraph, graph: OpGraph, point: Values) -> str | None:
             if not _agrees(value, op.attrs[name], point):
                 return f"operator {op.name!r} has another {name!r}"
     return None
+
+
+def _same_outputs(opened: OpenGraph, graph: OpGraph, point: Values) -> bool:
+    """Return whether the graph at a shape has the outputs' extents of the open one."""
+    expected = [at_values(opened.shapes[tensor], point) for tensor in opened.graph.outputs]
+    return expected == [graph.tensors[tensor].shape for tensor in graph.outputs]
 
 
 def _unified(graphs: Sequence[OpGraph], points: Sequence[Values], fitting: Fitting) -> OpenGraph:

@@ -14,7 +14,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, combinations_with_replacement, product
 from math import gcd, prod
 
-from tvm_ios.shapes.extent import OpenExtentError, evaluate, is_open, noted_guards, symbols_of
+from tvm_ios.shapes.extent import (
+    OpenExtentError,
+    evaluate,
+    extent_of,
+    is_open,
+    noted_guards,
+    symbols_in,
+    symbols_of,
+)
 
 #: Values of the symbols, by name.
 Values = Mapping[str, int]
@@ -25,6 +33,8 @@ _DIVISORS = (2, 3, 4, 5, 8, 16, 32)
 Table = dict[tuple[int, ...], list[int]]
 #: The number of kinds of expressions of symbols, see :func:`_candidates`.
 _LEVELS = 5
+#: The kinds that have no quotients.
+_WHOLE = range(3)
 
 
 def values_text(values: Values) -> str:
@@ -51,6 +61,10 @@ class Fitting:
 
     def __init__(self, open_extents: Sequence[int], points: Sequence[Values]) -> None:
         self._open, self._points = open_extents, points
+        #: The extents, and the symbols of which they are multiples.
+        self._whole = tuple(
+            dict.fromkeys((*open_extents, *map(extent_of, symbols_in(tuple(open_extents)))))
+        )
         self._fitted: dict[tuple[int, ...], int | None] = {}
         self._tables: dict[int, Table] = {}
 
@@ -93,7 +107,8 @@ class Fitting:
     def _by_way(self, level: int) -> Table:
         """Return the expressions of a level, without factor and constant, by their way."""
         if level not in self._tables:
-            self._tables[level] = self._table(_candidates(self._open, level))
+            extents = self._whole if level in _WHOLE else self._open
+            self._tables[level] = self._table(_candidates(extents, level))
         return self._tables[level]
 
     def _of_fitted(self) -> Table:

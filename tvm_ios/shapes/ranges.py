@@ -6,7 +6,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tvm_ios.shapes.extent import Symbol, bounds, evaluate, extent_of, is_open, symbols_of
+from tvm_ios.shapes.extent import (
+    Symbol,
+    at_values,
+    bounds,
+    evaluate,
+    extent_of,
+    is_open,
+    symbols_of,
+)
 from tvm_ios.shapes.input_shapes import Extent, InputShapeError, bound_dimensions
 
 #: A number, or a range with perhaps a step.
@@ -85,6 +93,40 @@ def open_shapes(
         if name not in shapes and extents and all(extent in by_name for extent in extents):
             shapes[name] = tuple(opened[str(extent)] for extent in extents)
     return shapes
+
+
+def shapes_at(
+    shapes: Mapping[str, tuple[int, ...]], numbers: Sequence[int]
+) -> dict[str, tuple[int, ...]]:
+    """Return open shapes of inputs, by name, where their open dimensions are numbers, in order.
+
+    Dimensions of one symbol are given once. Raise InputShapeError if there are more or fewer
+    numbers, or one is not in its range.
+    """
+    opened: dict[Symbol, int] = {}
+    for extent in (extent for shape in shapes.values() for extent in shape):
+        for symbol in symbols_of(extent):
+            opened.setdefault(symbol, extent)
+    given = "x".join(map(str, numbers))
+    if len(numbers) != len(opened):
+        told = " and ".join(str(range_of(extent)) for extent in opened.values())
+        raise InputShapeError(f"{given} has no number for each open dimension: they are {told}")
+    values: dict[str, int] = {}
+    for (symbol, extent), number in zip(opened.items(), numbers, strict=True):
+        values[symbol.name] = value_of(symbol, extent, number)
+        inside = symbol.least <= values[symbol.name] <= symbol.most
+        if not inside or evaluate(extent, values) != number:
+            raise InputShapeError(
+                f"{given} is no shape of the range: {range_of(extent)} has no {number}"
+            )
+    return {name: at_values(shape, values) for name, shape in shapes.items()}
+
+
+def value_of(symbol: Symbol, extent: int, number: int) -> int:
+    """Return the value of the symbol of an input's extent that is this number, rounded down."""
+    # Extents of inputs are multiples of one symbol, and a number.
+    first, second = (evaluate(extent, {symbol.name: n}) for n in (0, 1))
+    return (number - first) // (second - first)
 
 
 def range_of(extent: int) -> Range:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
+import typer
 from rich.markup import escape
 from rich.table import Column, Table
 
 from tvm_ios.cli.frame.output import console
+
+if TYPE_CHECKING:
+    from tvm_ios.bench.document import BenchDocument
 
 
 def print_benched(document: dict[str, Any]) -> None:
@@ -20,7 +25,7 @@ def print_benched(document: dict[str, Any]) -> None:
             ratio = network["ratio"].get(name)
             is_reference = name == network["reference"]
             table.add_row(
-                f"{escape(network['model'])} (batch {network['batch']})" if place == 0 else "",
+                _named(network) if place == 0 else "",
                 f"ours ({network['kept']})" if name == "ours" else name,
                 f"{latency:.3f} ms",
                 "" if ratio is None else f"{ratio['median']:.3f}",
@@ -38,8 +43,23 @@ def print_benched(document: dict[str, Any]) -> None:
         rounding = ["Ours", "sequential", *document["settings"].get("in_bfloat16", ())]
         out.print(f"{', '.join(rounding)}: --precision {precision}; other peers are in float32.")
     # Documents begun with an earlier version lack it.
+    ours = "our program was" if "ranges" in document["settings"] else "ours and sequential were"
     for source in dict.fromkeys(n["verified"] for n in document["networks"] if n.get("verified")):
-        out.print(escape(f"Before, ours and sequential were compared with {source}."))
+        out.print(escape(f"Before, {ours} compared with {source}."))
+
+
+def _named(network: dict[str, Any]) -> str:
+    name = escape(network["model"])
+    return f"{name} at {network['at']}" if "at" in network else f"{name} (batch {network['batch']})"
+
+
+def tell_failures(document: BenchDocument) -> None:
+    """Tell what could not be measured, and then end the command with an error."""
+    for failure in document.failed:
+        who = " on ".join(filter(None, (failure["model"], failure["runner"])))
+        print(f"tvm-ios: {who}: {failure['error']}", file=sys.stderr)
+    if document.failed:
+        raise typer.Exit(1)
 
 
 def print_served_beside_peers(document: dict[str, Any]) -> None:
