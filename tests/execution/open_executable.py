@@ -12,7 +12,7 @@ from tvm.script import tirx as T
 from runtime_ext.execution.executable import Executable
 from runtime_ext.execution.ports import buffer_ports
 from runtime_ext.machine.cpu_features import required_features
-from tests.open_program import CONSTANTS, TILE, open_program
+from tests.open_program import CONSTANTS, TILE, open_program, program_with_a_box
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.arena.open_plan import plan_open
 from tvm_ios.program.program import Role
@@ -109,7 +109,7 @@ def open_executable(folder: Path, lanes: int = 2) -> Executable:
     library = folder / "k.so"
     module = tvm.IRModule(KERNELS)
     tvm.compile(module, target=tvm.target.Target(TARGET)).export_library(str(library))
-    program = open_program(lanes)
+    program = program_with_a_box() if lanes == 2 else open_program(lanes)
     return Executable(
         program=program,
         plan=plan_open(program),

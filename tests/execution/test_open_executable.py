@@ -241,6 +241,17 @@ DAMAGES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "scalars that are none": _program(lambda d: d["uses"][0].__setitem__(3, [1])),
     "tiles beyond the kernel's": _program(lambda d: d["lanes"][0][0].__setitem__(4, 1 << 20)),
     "a range that is none": _program(lambda d: d["lanes"][0][0].__setitem__(3, "s1")),
+    "alternatives that are none": _program(lambda d: d.__setitem__("alternatives", [1])),
+    "a box without a symbol": _program(lambda d: d["alternatives"][0]["box"].pop("rows")),
+    "a box without an end": _program(lambda d: d["alternatives"][0]["box"]["rows"].pop()),
+    "lanes too few in a box": _program(lambda d: d["alternatives"][0]["lanes"].pop()),
+    "no lanes in a box": _program(lambda d: d["alternatives"][0].pop("lanes")),
+    "tiles beyond the kernel's in a box": _program(
+        lambda d: d["alternatives"][0]["lanes"][0][0].__setitem__(4, 1 << 20)
+    ),
+    "lanes in a box that wait for ever": _program(
+        lambda d: d["alternatives"][0]["lanes"][0].insert(0, ["wait", 0, 1])
+    ),
     "version 3": _program(lambda d: d.__setitem__("version", 3)),
     "version 5": _program(lambda d: d.__setitem__("version", 5)),
     "a plan of version 1": _memory(lambda d: d.__setitem__("version", 1)),

@@ -33,11 +33,11 @@ from tests.open_program import (
     expected,
     open_inputs,
     open_program,
+    program_with_a_box,
     values_of,
 )
 from tests.refusals import refused
 from tvm_ios.files.array_files import Array
-from tvm_ios.program.alternatives import with_alternatives
 from tvm_ios.program.arena.open_plan import plan_open
 from tvm_ios.program.one_lane import on_one_lane
 from tvm_ios.program.program import (
@@ -86,14 +86,9 @@ def test_every_shape_is_computed(executor: ExecutorName, lanes: int) -> None:
     live.close()
 
 
-def side_by_side_in_a_box() -> Program:
-    box = {"rows": (2, 5), "columns": (1, 20), "groups": (1, 4)}
-    return with_alternatives(open_program(2), [(box, open_program(2, side_by_side=True))])
-
-
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_every_shape_is_computed_with_other_lanes_in_a_box(executor: ExecutorName) -> None:
-    live = session(2, executor, program=side_by_side_in_a_box())
+    live = session(2, executor, program=program_with_a_box())
 
     @settings(max_examples=25)
     @given(st.lists(shapes, min_size=1, max_size=6))
@@ -106,7 +101,7 @@ def test_every_shape_is_computed_with_other_lanes_in_a_box(executor: ExecutorNam
 
 
 def test_a_profile_is_of_the_lanes_of_the_shape() -> None:
-    live, program = session(2, program=side_by_side_in_a_box()), side_by_side_in_a_box()
+    live, program = session(2, program=program_with_a_box()), program_with_a_box()
     for shape in ((2, 20, 1), (2, 21, 1), (5, 1, 4), (6, 1, 4)):
         live.set_input(**open_inputs(*shape))
         lanes = program.at(values_of(*shape)).lanes

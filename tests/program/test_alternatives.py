@@ -7,24 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from tests.open_program import open_program, values_of
+from tests.open_program import BOX, open_program, program_with_a_box, values_of
 from tests.refusals import refused
 from tvm_ios.program.alternatives import with_alternatives
 from tvm_ios.program.arena.open_plan import check_open_arena, plan_open
 from tvm_ios.program.happens_before import RaceError, check_races
 from tvm_ios.program.one_lane import on_one_lane
-from tvm_ios.program.program import Launch, Program, ProgramError, Wait
+from tvm_ios.program.program import Launch, ProgramError, Wait
 from tvm_ios.program.program_json import program_from_json, program_to_json
-
-BOX = {"rows": (2, 4), "columns": (1, 20), "groups": (1, 4)}
-
-
-def both() -> Program:
-    return with_alternatives(open_program(2), [(BOX, open_program(2, side_by_side=True))])
 
 
 def test_a_shape_in_the_box_has_its_lanes() -> None:
-    program, inside, outside = both(), values_of(2, 20, 1), values_of(2, 21, 1)
+    program, inside, outside = program_with_a_box(), values_of(2, 20, 1), values_of(2, 21, 1)
     first, other = open_program(2), open_program(2, side_by_side=True)
     assert program.at(outside).lanes == first.at(outside).lanes
     assert len(program.at(inside).lanes[1]) == len(other.at(inside).lanes[1])
@@ -47,21 +41,21 @@ def test_other_numbers_of_buffers_kernels_and_units_become_the_programs() -> Non
         buffers=tuple(other.buffers[b] for b in order),
         lanes=tuple(tuple(map(moved, lane)) for lane in other.lanes),
     )
-    assert with_alternatives(first, [(BOX, shuffled)]) == both()
+    assert with_alternatives(first, [(BOX, shuffled)]) == program_with_a_box()
 
 
 def test_files_keep_alternatives() -> None:
-    program = both()
+    program = program_with_a_box()
     data = json.loads(json.dumps(program_to_json(program)))
     assert program_from_json(data) == program
 
 
 def test_one_lane_has_no_alternatives() -> None:
-    assert not on_one_lane(both()).alternatives
+    assert not on_one_lane(program_with_a_box()).alternatives
 
 
 def test_a_race_in_an_alternative_is_found() -> None:
-    program = both()
+    program = program_with_a_box()
     (alternative,) = program.alternatives
     lanes = tuple(
         tuple(item for item in lane if isinstance(item, Launch)) for lane in alternative.lanes
@@ -73,7 +67,7 @@ def test_a_race_in_an_alternative_is_found() -> None:
 
 
 def test_buffers_share_bytes_only_where_all_lanes_let_them() -> None:
-    program = both()
+    program = program_with_a_box()
     plan = plan_open(program)
     check_open_arena(program, plan)
     alone = plan_open(open_program(2))
@@ -92,7 +86,7 @@ def test_buffers_share_bytes_only_where_all_lanes_let_them() -> None:
     ],
 )
 def test_an_alternative_that_cannot_run_is_refused(change: object, sentence: str) -> None:
-    program = both()
+    program = program_with_a_box()
     (alternative,) = program.alternatives
     with refused(ProgramError, sentence):
         replace(program, alternatives=(change(alternative),))  # type: ignore[operator]
