@@ -131,7 +131,7 @@ def test_a_program_with_schedules_computes_every_shape(
     there = executable.at_shapes({"image": (1, 3, 24, 64)})
     assert there.schedule == json.loads(json.dumps(kept.schedule))
     assert there.program.lanes[1] == ()
-    reference = onnxruntime.InferenceSession(model)
+    reference: Any = onnxruntime.InferenceSession(model)
     for executor in ("native", "poisoning"):
         session = executable.session(executor)
         for height, width in ((16, 16), (24, 64), (64, 40), (16, 16)):

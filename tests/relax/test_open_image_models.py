@@ -172,7 +172,7 @@ def test_chains_of_any_batch(
     backend = target_backend(options.target_for([]), 2, tmp_path / "kernels")
     built = build_units(opened.units, backend.compiler, 2)
     assert sum("chain" in str(notes["forms"]) for notes in built.unit_notes.values()) == 2
-    reference = onnxruntime.InferenceSession(path)
+    reference: Any = onnxruntime.InferenceSession(path)
     for executor in ("native", "poisoning"):
         session = built.session(executor=executor)
         for batch in (1, 2, 5):
