@@ -65,8 +65,8 @@ NETWORKS: Mapping[str, Network] = {
     "yolov8n": Network("images:1,3,64..640:32,64..640:32", _SIZES),
     "ppocr_det": Network("x:1,3,32..960:32,32..960:32", _SIZES),
     "unet": Network("input:1,3,64..640:16,64..640:16", _SIZES),
-    # 0.5, 1 and 7.3 seconds, of whole steps of the last convolution.
-    "speech_front": Network("samples:1,400..160080:320", ((8_080,), (16_080,), (116_880,))),
+    # 0.5, 1 and 7.3 seconds.
+    "speech_front": Network("samples:1,400..160000", ((8_000,), (16_000,), (116_800,))),
     "resnet50": Network(_IMAGES, ((1,), (3,), (8,))),
     "mobilenet_v2": Network(_IMAGES, ((1,), (2,), (3,), (8,), (32,))),
 }

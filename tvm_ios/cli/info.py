@@ -58,7 +58,7 @@ def _json(summary: PackageSummary) -> dict[str, Any]:
     return {
         "model": notes.get("model"),
         "kept": notes.get("kept"),
-        "schedules": notes.get("schedules", []),
+        **({"schedules": schedules} if (schedules := notes.get("schedules")) else {}),
         "runtime": meta.get("runtime"),
         "reference": notes.get("reference"),
         "precision": notes.get("precision"),
@@ -93,7 +93,7 @@ def _print(summary: PackageSummary) -> None:
     facts = {
         "model": data["model"],
         "policy": data["kept"],
-        "schedules": "\n".join(schedule_texts(data["schedules"])),
+        "schedules": "\n".join(schedule_texts(data.get("schedules", ()))),
         "runtime": data["runtime"],
         "latency where it was made": _latencies(data["latency_ms"]),
         "compared with": data["reference"],

@@ -7,9 +7,9 @@ for number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from random import Random
 from typing import Any, cast
 
@@ -111,7 +111,8 @@ def open_graph(
             unified = _unified(graphs, points, Fitting(extents, points))
             break
         except AmbiguousError as two:
-            telling = (p for p in candidates if evaluate(two.one, p) != evaluate(two.other, p))
+            more = chain(candidates, _beside(symbols, candidates[0]))
+            telling = (p for p in more if evaluate(two.one, p) != evaluate(two.other, p))
             point = next(telling, None)
             if point is None or len(points) == _MOST_POINTS:
                 raise
@@ -271,6 +272,13 @@ def _points(symbols: Sequence[Symbol]) -> list[Values]:
     # Where a symbol is the same at all points, its extents would be taken for numbers.
     points.sort(key=lambda point: point != hint and any(point[n] == hint[n] for n in hint))
     return points
+
+
+def _beside(symbols: Sequence[Symbol], hint: Values) -> Iterator[Values]:
+    """Yield the shapes that differ from the hint in one symbol."""
+    for symbol in symbols:
+        for value in _trial_values(symbol):
+            yield {**hint, symbol.name: value}
 
 
 def _trial_values(symbol: Symbol) -> list[int]:

@@ -29,6 +29,8 @@ Values = Mapping[str, int]
 
 #: The divisors of strides and pools after one another.
 _DIVISORS = (2, 3, 4, 5, 8, 16, 32)
+#: The divisors of windows of samples.
+_HOPS = (10, 20, 40, 64, 80, 100, 128, 160, 256, 320, 512)
 #: Expressions by their way, see :func:`_way`.
 Table = dict[tuple[int, ...], list[int]]
 #: The number of kinds of expressions of symbols, see :func:`_candidates`.
@@ -142,14 +144,16 @@ def _candidates(extents: Sequence[int], level: int) -> Iterator[int]:
             yield from map(prod, combinations_with_replacement(extents, 3))
         case 3:
             yield from chain.from_iterable(parts)
+            for extent in extents:
+                yield from _parts(extent, _HOPS)
         case _:
             for ours, theirs in combinations_with_replacement(parts, 2):
                 yield from (one * other for one, other in product(ours, theirs))
 
 
-def _parts(extent: int) -> Iterator[int]:
+def _parts(extent: int, divisors: Sequence[int] = _DIVISORS) -> Iterator[int]:
     """Yield the quotients of an extent, with the paddings that convolutions have."""
-    for divisor in _DIVISORS:
+    for divisor in divisors:
         for added in range(divisor):
             yield (extent + added) // divisor
 

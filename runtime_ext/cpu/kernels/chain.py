@@ -19,11 +19,21 @@ from runtime_ext.kernels.expression import Access
 from runtime_ext.kernels.spec import Contraction, Pooling
 from runtime_ext.kernels.statements import divide
 from runtime_ext.kernels.tile_work import channels_a_tile
+from tvm_ios.errors import UserError
 from tvm_ios.shapes.extent import ceil_div, is_open, symbols_in
 
 
 def chain(spec: Chain, isa: Isa) -> tuple[Any, int]:
-    """Return the PrimFunc of a chain and its number of tiles; its images may be of any number."""
+    """Return the PrimFunc of a chain and its number of tiles; its images may be of any number.
+
+    Raise UserError if their sizes are open.
+    """
+    window = next(s.window for s in (spec.first, spec.second) if isinstance(s, Pooling))
+    if any(map(is_open, (*window.input, *window.output))):
+        raise UserError(
+            "there is no kernel of open extents for a Chain over images of any size: give exact "
+            "shapes"
+        )
     if isinstance(spec.first, Pooling):
         assert isinstance(spec.second, Contraction)
         return _WindowThenProduct(spec, spec.first, spec.second, isa).kernel()
