@@ -465,6 +465,12 @@ def test_open_channels_of_convolutions_are_refused_by_name() -> None:
         OpenKernel(spec, AVX2)
 
 
+def test_open_channels_of_means_are_refused_by_name() -> None:
+    data, stored = Access(0, 0, (0, 0, L, 1)), Statement(ACC, Access(1, 0, (L, 0, 0, 1)), 0, L)
+    with pytest.raises(UserError, match="Mean"):
+        OpenKernel(Mean(((B, 4, L), (B, L)), B, (1, 4), L, data, ACC, (stored,)), AVX2)
+
+
 def test_other_kernels_of_open_extents_are_refused_by_name() -> None:
     access = Access(0, 0, (0, 0, 4, 1))
     stored = Statement(ACC, Access(1, 0, (0, 0, 4, 1)), 0, 4)

@@ -11,14 +11,23 @@ from runtime_ext.kernels.code import Index, broadcast, constant, load, number, w
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Mean
 from runtime_ext.kernels.statements import activate, divide, store_statement
-from tvm_ios.shapes.extent import ceil_div, symbols_in
+from tvm_ios.errors import UserError
+from tvm_ios.shapes.extent import ceil_div, is_open, symbols_in
 
 #: Vectors of channels that are summed together: enough sums in flight to hide latency.
 _VECTORS = 4
 
 
 def mean(spec: Mean, isa: Isa) -> tuple[Any, int]:
-    """Return the PrimFunc of a mean over pixels and its number of tiles (blocks of channels)."""
+    """Return the PrimFunc of a mean over pixels and its number of tiles (blocks of channels).
+
+    Raise UserError if the channels are open.
+    """
+    if is_open(spec.channels):
+        raise UserError(
+            "there is no kernel of open extents for a Mean whose channels depend on the shape: "
+            "give exact shapes"
+        )
     block = _VECTORS * isa.lanes
     blocks = ceil_div(spec.channels, block)
     code = TileCode(spec.buffers, isa, symbols=symbols_in(spec))
