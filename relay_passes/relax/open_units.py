@@ -160,6 +160,7 @@ def open_units(
     """
     at_hint: list[ScheduledUnits] = []
     arrays: dict[tuple[tuple[int, ...], ...], list[list[Array]]] = {}
+    outputs: dict[tuple[tuple[int, ...], ...], list[Array]] = {}
 
     def graph(at: Mapping[str, tuple[int, ...]]) -> OpGraph:
         units = read(at)
@@ -172,10 +173,20 @@ def open_units(
         arrays[tuple(at.values())] = [
             [np.from_dlpack(value.value) for value in values] for values in units.constants
         ]
+        known = units.constant_outputs
+        outputs[tuple(at.values())] = [known[tensor].value.numpy() for tensor in sorted(known)]
         return replace(units.graph, operators=operators)
 
     opened = open_graph(graph, shapes, progress)
     units = at_hint[0]
+    for place, tensor in enumerate(sorted(units.constant_outputs)):
+        first, *others = (of_shape[place] for of_shape in outputs.values())
+        if not all(np.array_equal(first, other, equal_nan=True) for other in others):
+            name = units.graph.tensors[tensor].name
+            raise OpenExtentError(
+                f"output {name!r} depends on the shapes of inputs alone, and is another constant at "
+                "each"
+            )
     open_extents = list(dict.fromkeys(e for s in shapes.values() for e in s if is_open(e)))
     points = [arrays[at_values(tuple(map(tuple, shapes.values())), p)] for p in opened.points]
     functions: list[Any] = []

@@ -19,7 +19,7 @@ from relay_passes.relax.scheduled import scheduled_units
 from runtime_ext.kernels.open_shapes import extent_in_relax, relax_extent
 from runtime_ext.kernels.relax_function import static_shape
 from runtime_ext.scheduled_units import ScheduledUnits
-from tests.dynamic_models.drawing import Drawing
+from tests.dynamic_models.drawing import FLOAT, INT64, Drawing
 from tests.dynamic_models.dynamic import bert, unet
 from tests.refusals import refused
 from tvm_ios.models.source import ModelSource
@@ -130,3 +130,12 @@ def test_a_network_of_another_framework_has_no_range(tmp_path: Path) -> None:
     (tmp_path / "module.json").write_text("{}")
     with refused(OpenExtentError, "module.json", "ONNX"):
         load_open_model(str(tmp_path / "module.json"), parse_ranges(["x:1..4,8"]))
+
+
+def test_outputs_that_are_shapes_are_refused_by_name(tmp_path: Path) -> None:
+    d = Drawing()
+    x = d.input("x", "batch", "length", 4)
+    model = d.finished({"y": d.op("Relu", x), "extents": d.op("Shape", x)}, [FLOAT, INT64])
+    onnx.save(model, tmp_path / "model.onnx")
+    with refused(OpenExtentError, "extents"):
+        load_open_model(str(tmp_path / "model.onnx"), parse_ranges(["x:1..4,2..9,4"]))
