@@ -184,8 +184,8 @@ def open_units(
         if not all(np.array_equal(first, other, equal_nan=True) for other in others):
             name = units.graph.tensors[tensor].name
             raise OpenExtentError(
-                f"output {name!r} depends on the shapes of inputs alone, and is another constant at "
-                "each"
+                f"output {name!r} depends on the shapes of inputs alone, and is another constant "
+                "at each"
             )
     open_extents = list(dict.fromkeys(e for s in shapes.values() for e in s if is_open(e)))
     points = [arrays[at_values(tuple(map(tuple, shapes.values())), p)] for p in opened.points]
