@@ -74,22 +74,15 @@ def check(live: Session, shape: tuple[int, int, int], seed: int = 0) -> None:
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("lanes", [1, 2, 3])
 def test_every_shape_is_computed(executor: ExecutorName, lanes: int) -> None:
-    live = session(lanes, executor)
-
-    @settings(max_examples=25)
-    @given(st.lists(shapes, min_size=1, max_size=6))
-    def run(shapes: list[tuple[int, int, int]]) -> None:
-        for seed, shape in enumerate(shapes):
-            check(live, shape, seed)
-
-    run()
-    live.close()
+    check_shapes(session(lanes, executor))
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_every_shape_is_computed_with_other_lanes_in_a_box(executor: ExecutorName) -> None:
-    live = session(2, executor, program=program_with_a_box())
+    check_shapes(session(2, executor, program=program_with_a_box()))
 
+
+def check_shapes(live: Session) -> None:
     @settings(max_examples=25)
     @given(st.lists(shapes, min_size=1, max_size=6))
     def run(shapes: list[tuple[int, int, int]]) -> None:

@@ -121,19 +121,19 @@ def with_range_schedules(
     candidates = _found(built, opened, policies, _spread(cells), clock, progress)
     time = partial(_faster, built, inputs_at=inputs_at, clock=clock, progress=progress)
     faster = time(candidates, cells, _SELECTION)
-    kept = [candidates[number] for number in most_useful(list(faster.values()))]
+    kept = [candidates[number] for number in most_useful(faster)]
     if not kept:
         return built, ()
-    cells = [cell for cell in cells if faster.get(_key(cell))]
-    confirmed = time(kept, cells, _CONFIRMATION)
+    cells = [cell for cell, ratios in zip(cells, faster, strict=False) if ratios]
+    confirmed = list(zip(cells, time(kept, cells, _CONFIRMATION), strict=False))
     schedules: list[KeptSchedule] = []
     others: list[tuple[Box, Any]] = []
     for number, candidate in enumerate(kept):
-        won = [c for c in cells if _surely_fastest(confirmed.get(_key(c), {})) == number]
+        won = [(c, ratios[number]) for c, ratios in confirmed if _surely_fastest(ratios) == number]
         if not won:
             continue
-        boxes = joined([cell.box for cell in won])
-        points = tuple((cell.point, confirmed[_key(cell)][number]) for cell in won)
+        boxes = joined([cell.box for cell, _ in won])
+        points = tuple((cell.point, ratio) for cell, ratio in won)
         schedules.append(
             KeptSchedule(candidate.policy, candidate.point, boxes, points, candidate.schedule)
         )
@@ -171,10 +171,15 @@ def cells_of(symbols: Sequence[Symbol]) -> list[Cell]:
     ]
 
 
+def typical_values(symbol: Symbol) -> tuple[int, int, int]:
+    """Return the least, the geometric middle and the most values of a symbol."""
+    return symbol.least, round((symbol.least * symbol.most) ** 0.5), symbol.most
+
+
 def _cuts(symbol: Symbol) -> list[tuple[int, tuple[int, int]]]:
     """Return the least, geometric middle and most values, each with the range about it."""
-    least, most = symbol.least, symbol.most
-    points = sorted({least, round((least * most) ** 0.5), most})
+    least, middle, most = typical_values(symbol)
+    points = sorted({least, middle, most})
     borders = [round((a * b) ** 0.5) for a, b in pairwise(points)]
     ends = [least, *(border + 1 for border in borders)], [*borders, most]
     return list(zip(points, zip(*ends, strict=True), strict=True))
@@ -249,9 +254,12 @@ def _faster(
     inputs_at: InputsAt,
     clock: Clock,
     progress: Progress,
-) -> dict[Any, dict[int, PairedRatio]]:
-    """Return for each cell the programs that may be faster at its point, with the ratios."""
-    faster: dict[Any, dict[int, PairedRatio]] = {}
+) -> list[dict[int, PairedRatio]]:
+    """Return for each cell the programs that may be faster at its point, with the ratios.
+
+    After the time limit there are none of further cells.
+    """
+    faster: list[dict[int, PairedRatio]] = []
     with ExitStack() as stack:
         sessions = [
             stack.enter_context(closing(model.session()))
@@ -269,8 +277,7 @@ def _faster(
             for place in range(len(candidates)):
                 pairs = zip(samples[str(place + 1)], samples["0"], strict=False)
                 ratios[place] = paired_ratio(*zip(*pairs, strict=True))
-            may_be = {n: ratio for n, ratio in ratios.items() if ratio.median < 1 - WORTHWHILE}
-            faster[_key(cell)] = may_be
+            faster.append({n: r for n, r in ratios.items() if r.median < 1 - WORTHWHILE})
         progress("timing schedules", len(cells), len(cells))
     return faster
 
@@ -326,7 +333,3 @@ def _runner(session: Any) -> Callable[[], float]:
 def _seconds(session: Any, inputs: Mapping[str, Any]) -> float:
     session.run(**inputs)
     return session.benchmark(1, 1)[0]
-
-
-def _key(cell: Cell) -> tuple[tuple[str, int], ...]:
-    return tuple(cell.point.items())

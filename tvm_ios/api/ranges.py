@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any
 from tvm_ios.api.destination import Destination, KeptProgram, destination_of
 from tvm_ios.api.options import Options
 from tvm_ios.api.outcomes import leaving_out_little
-from tvm_ios.api.range_schedules import RANGE_POLICIES, KeptSchedule, with_range_schedules
+from tvm_ios.api.range_schedules import (
+    RANGE_POLICIES,
+    KeptSchedule,
+    typical_values,
+    with_range_schedules,
+)
 from tvm_ios.clock import Clock
 from tvm_ios.contest.outputs import (
     EDGES,
@@ -45,8 +50,6 @@ if TYPE_CHECKING:
 _RANDOM = 5
 #: Values beside the ends of vectors and of most register tiles, where compared shapes lie too.
 _EDGES = (5, 7, 8, 13, 15, 16, 17)
-#: Points of a symbol at which programs are timed.
-_TIMED = 3
 #: Samples of a time, seconds of each, and of all at one point.
 _SAMPLES, _SAMPLE_SECONDS, _POINT_SECONDS = 5, 0.02, 1.0
 
@@ -401,7 +404,10 @@ def _timed(
     """Return the times at the least, a middle and the largest extent of each symbol."""
     plan = built.memory.open_plan
     assert plan is not None
-    points = [{s.name: _between(s, place) for s in symbols} for place in range(_TIMED)]
+    names = [symbol.name for symbol in symbols]
+    points = [
+        dict(zip(names, at, strict=True)) for at in zip(*map(typical_values, symbols), strict=True)
+    ]
     timed: list[TimedPoint] = []
     for number, point in enumerate(points):
         progress("timing", number, len(points))
@@ -413,9 +419,3 @@ def _timed(
         timed.append(TimedPoint(point, statistics.median(seconds), nbytes))
     progress("timing", len(points), len(points))
     return tuple(timed)
-
-
-def _between(symbol: Symbol, place: int) -> int:
-    """Return an extent of a symbol: the least, the geometric middle, or the most."""
-    least, most = symbol.least, symbol.most
-    return (least, round((least * most) ** 0.5), most)[place]
