@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations, pairwise, product
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
 from tvm_ios.api.outcomes import not_worth_a_program
@@ -188,17 +188,17 @@ def _cuts(symbol: Symbol) -> list[tuple[int, tuple[int, int]]]:
 def joined(boxes: Sequence[Box]) -> tuple[Box, ...]:
     """Return boxes as fewer ones with the same shapes: neighbours along one symbol are one."""
     left = list(boxes)
-    while True:
-        for one, other in combinations(left, 2):
-            apart = [name for name in one if one[name] != other[name]]
-            if len(apart) == 1:
-                (low, middle), (after, high) = sorted((one[apart[0]], other[apart[0]]))
-                if middle + 1 == after:
-                    left = [box for box in left if box not in (one, other)]
-                    left.append({**one, apart[0]: (low, high)})
-                    break
-        else:
-            return tuple(left)
+    # One symbol after another, or boxes of all shapes might be joined to a ring about one of them.
+    for name in reversed(list(left[0]) if left else []):
+        rest = sorted(left, key=lambda box: ([box[n] for n in box if n != name], box[name]))
+        left = list[Box]()
+        for box in rest:
+            before = left[-1] if left else box
+            if {**before, name: box[name]} == box and before[name][1] + 1 == box[name][0]:
+                left[-1] = {**box, name: (before[name][0], box[name][1])}
+            else:
+                left.append(box)
+    return tuple(left)
 
 
 @unequal_if_undecided()
