@@ -72,6 +72,11 @@ class SearchOptions:
     dump_ir: Path | None = None
 
     @property
+    def without(self) -> tuple[str, ...]:
+        """Kinds of implementations that are not measured."""
+        return ("winograd",) if self.winograd == "off" else ()
+
+    @property
     def resolved_target(self) -> Any:
         """The target, by default this machine's."""
         return self.target_for(())

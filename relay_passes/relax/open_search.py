@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from relay_passes.measured_module import measurement_log
@@ -14,6 +16,7 @@ from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.scheduled_units import ScheduledUnits
 from runtime_ext.unit_build import build_units, sources_of
 from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.measuring.chosen_forms import CompiledForms
 from tvm_ios.measuring.measured_costs import measured_costs
 from tvm_ios.measuring.measured_units import MeasuredUnits
 from tvm_ios.measuring.stage_timer import StageTimer
@@ -26,48 +29,117 @@ from tvm_ios.shapes.extent import at_values, evaluate, symbols_in, unequal_if_un
 from tvm_ios.shapes.fitting import Values, values_text
 
 _Units = tuple[int, ...]
+_Forms = tuple[CompiledUnit, ...]
+#: A form must gain more than this share, in the mean of shapes.
+_MARGIN = 0.03
 
 
 class OpenSearch:
     """The compiled units of a range, of which schedules are searched at single shapes.
 
     The costs are those of the range's own kernels, so nothing more is compiled.
+
+    Attributes
+    ----------
+    kernels
+        The name of the form of each unit that has not the default one, as chosen by
+        :meth:`choose_forms`; its programs compute units in these.
     """
 
     def __init__(
-        self, units: ScheduledUnits, backend: Backend[Any], options: SearchOptions
+        self,
+        units: ScheduledUnits,
+        backend: Backend[Any],
+        options: SearchOptions,
+        progress: Progress = silent,
     ) -> None:
         self._units, self._backend, self._options = units, backend, options
         self._packed = PackedConstants()
         self._log = measurement_log(backend, options)
-        self._parts, self._compiled = self._compile()
+        self._parts, self._forms = self._compile(partial(progress, "compiling kernels"))
+        #: For each unit of several forms the ratios of a form's time to the default's at shapes.
+        self._ratios: dict[int, dict[str, list[float]]] = {}
+        self.kernels: dict[int, str] = {}
 
     @unequal_if_undecided()
-    def _compile(self) -> tuple[Mapping[int, Any], dict[_Units, CompiledUnit]]:
+    def _compile(self, progress: Steps) -> tuple[Mapping[int, Any], dict[_Units, _Forms]]:
         compiler = self._backend.compiler
         parts, source = sources_of(self._units, compiler)
         pieces = {str(unit): source((unit,)) for unit in range(len(self._units.graph))}
-        compiled = compiler.compile(pieces)
-        return parts, {(int(unit),): code for unit, code in compiled.items()}
+        compiled = compiler.compile_forms(pieces, progress)
+        return parts, {(int(unit),): forms for unit, forms in compiled.items()}
+
+    @unequal_if_undecided()
+    def choose_forms(self, shapes: Sequence[Values], progress: Progress = silent) -> None:
+        """Time the forms of units at shapes, and choose for each unit the one that is faster.
+
+        A unit has one form at all shapes, because each has weights of its own.
+        """
+        several = [units for units, forms in self._forms.items() if len(forms) > 1]
+        for number, values in enumerate(shapes if several else ()):
+            progress("timing forms", number, len(shapes))
+            timer, compiled = self._timer(values, self._forms)
+            timer.forms.compile(several)
+            for units in several:
+                seconds = {form.name: s for form, s in compiled.timed[units].values()}
+                ratios = self._ratios.setdefault(units[0], {})
+                for name, taken in seconds.items():
+                    ratios.setdefault(name, []).append(taken / seconds[""])
+        progress("timing forms", len(shapes), len(shapes))
+        self._choose()
+
+    def leave_out(self, name: str) -> None:
+        """Choose again, among forms of other names."""
+        for ratios in self._ratios.values():
+            ratios.pop(name, None)
+        self._choose()
+
+    def _choose(self) -> None:
+        self.kernels = {}
+        for unit, ratios in self._ratios.items():
+            means = {name: statistics.geometric_mean(each) for name, each in ratios.items()}
+            best = min(means, key=lambda name: means[name])
+            if means[best] < 1 - _MARGIN:
+                self.kernels[unit] = best
 
     def at(self, values: Values, progress: Progress = silent) -> Search:
         """Return a search for the shape with these values of the symbols."""
-        graph = _graph_at(self._units.graph, values)
-        kernels = _KernelsAt(self._backend.compiler, self._compiled, values)
-        parts = at_values(self._parts, values)
-        timer = StageTimer(
-            MeasuredUnits(graph, _itself, kernels, self._backend.device, self._log, parts)
-        )
+        # Without its name, because the search has nothing to choose.
+        chosen = {
+            (unit,): [replace(f, name="") for f in forms if f.name == self.kernels.get(unit, "")]
+            for (unit,), forms in self._forms.items()
+        }
+        timer, _ = self._timer(values, chosen)
+        graph = timer.graph
         limits = self._options.limits
         # Merged units would be other ones, of which the range has no kernels.
         problem = replace(Problem.of(graph, limits.max_block), mergeable=_never)
         return Search(problem, measured_costs(timer, progress), limits, progress)
 
-    def build(self, schedule: Schedule) -> BuiltModel:
-        """Build the program of a schedule that was found at a shape, for all shapes."""
-        latencies = schedule.unit_latencies
-        units = replace(self._units, stages=schedule.stages, unit_latencies=latencies)
+    def build(self, schedule: Schedule | None = None) -> BuiltModel:
+        """Build the program of a schedule that was found at a shape, for all shapes.
+
+        Without one, units run one after another.
+        """
+        numbers = {name: unit for unit, name in enumerate(self._units.schedule["units"])}
+        names = {str(numbers[self._units.graph.operators[u].name]): n for u, n in self.kernels.items()}
+        known = {**self._units.schedule, "kernels": names} if names else self._units.schedule
+        units = replace(self._units, kernels=self.kernels, schedule=known)
+        if schedule is not None:
+            latencies = schedule.unit_latencies
+            units = replace(units, stages=schedule.stages, unit_latencies=latencies)
         return build_units(units, self._backend.compiler, self._options.lanes, packed=self._packed)
+
+    def _timer(
+        self, values: Values, forms: Mapping[_Units, Sequence[CompiledUnit]]
+    ) -> tuple[StageTimer, CompiledForms]:
+        """Return a timer of units at a shape, with the times that it will have measured."""
+        graph = _graph_at(self._units.graph, values)
+        kernels = _KernelsAt(self._backend.compiler, forms, values)
+        parts, compiled = at_values(self._parts, values), CompiledForms()
+        device = self._backend.device
+        units = MeasuredUnits(graph, _itself, kernels, device, self._log, parts)
+        return StageTimer(units, compiled), compiled
 
 
 @dataclass(frozen=True)
@@ -75,7 +147,7 @@ class _KernelsAt:
     """The kernels of a range at one of its shapes: a :class:`tvm_ios.measuring.device.Kernels`."""
 
     compiler: Any
-    compiled: Mapping[_Units, CompiledUnit]
+    compiled: Mapping[_Units, Sequence[CompiledUnit]]
     values: Values
     fuser: None = None
 
@@ -83,27 +155,29 @@ class _KernelsAt:
         self, units: Mapping[str, _Units], progress: Steps | None = None
     ) -> dict[str, tuple[CompiledUnit, ...]]:
         """Return the code of units at the shape."""
-        return {name: (self._code(unit),) for name, unit in units.items()}
+        return {name: tuple(map(self._code, self.compiled[u])) for name, u in units.items()}
 
     def compile_rkernels(
         self, units: Mapping[str, _Units], progress: Steps | None = None
     ) -> dict[str, dict[str, CompiledUnit]]:
-        """Return the code of units at the shape, as their only rKernel."""
-        return {name: {"default": self._code(unit)} for name, unit in units.items()}
+        """Return the code of units at the shape, by the names of their forms."""
+        return {
+            name: {form.name or "default": self._code(form) for form in self.compiled[unit]}
+            for name, unit in units.items()
+        }
 
     def chain_kernels(self, source: Any) -> int:
         """Return 0: chains were found before."""
         return 0
 
     def keep(self, forms: Sequence[CompiledUnit], best: CompiledUnit) -> None:
-        """Keep the only form."""
+        """Choose nothing: programs are built of the forms that the search has chosen."""
 
     def function(self, symbol: str) -> Any:
         """Return the function of a kernel's symbol."""
         return self.compiler.function(symbol)
 
-    def _code(self, unit: _Units) -> CompiledUnit:
-        compiled = self.compiled[unit]
+    def _code(self, compiled: CompiledUnit) -> CompiledUnit:
         names = {symbol.name for symbol in symbols_in(compiled.code)}
         names.update(name for call in compiled.code.calls for name in call.scalars)
         values = {name: self.values[name] for name in sorted(names)}

@@ -35,7 +35,7 @@ class RelaxUnits:
             database=options.database,
             precision=options.precision,
             cudnn=options.cudnn,
-            without=("winograd",) if options.winograd == "off" else (),
+            without=options.without,
             device=options.device,
             fleet=options.fleet,
         )

@@ -110,7 +110,7 @@ def tir_of(spec: _Kernel, target: Any, isa: Isa) -> Phases:
     if isinstance(spec, (Generic, Scheduled)):
         return lower_generic(spec, target)
     scalars = tuple(symbol.name for symbol in symbols_in(spec))
-    writers = _OPEN_WRITERS if scalars else _WRITERS | form_writers()
+    writers = (_OPEN_WRITERS if scalars else _WRITERS) | form_writers()
     kernel, options = (spec.kernel, {"finer": True}) if isinstance(spec, Finer) else (spec, {})
     if scalars and type(kernel) not in writers:
         raise UserError(

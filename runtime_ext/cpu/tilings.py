@@ -36,7 +36,12 @@ _AT_MOST, _AT_LEAST = 2 / 3, 3 / 2
 
 
 def other_plans(source: UnitSource, space: VectorSpace) -> dict[str, UnitPlan]:
-    """Return plans of a unit named "coarse" and "fine": all kernels in larger or smaller tiles."""
+    """Return plans of a unit named "coarse" and "fine": all kernels in larger or smaller tiles.
+
+    A unit of open extents has none.
+    """
+    if source.is_open:
+        return {}
 
     def plan(tiling: Tiling) -> UnitPlan:
         return plan_unit(source, space, lambda spec: tiling(spec, space.isa))

@@ -12,6 +12,7 @@ from typing import Literal
 
 from runtime_ext.kernels.cut import ContractionCut
 from runtime_ext.kernels.expression import Access, Expr, loads, map_accesses
+from tvm_ios.shapes.extent import is_open
 
 #: Number types in which floats may be stored.
 Numbers = Literal["uint8", "int16", "bfloat16"]
@@ -118,6 +119,14 @@ class Contraction:
     blocking: ContractionCut
 
     statements: tuple[Statement, ...]
+
+    @property
+    def has_known_channels(self) -> bool:
+        """Whether its channels and its window are numbers: only pixels depend on the shape."""
+        window = self.window
+        known = (window.kernel, window.strides, window.pads, window.dilations)
+        of_window = (extent for pair in known for extent in pair)
+        return not any(map(is_open, (self.channels, self.groups, *self.parts, *of_window)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,9 +56,17 @@ class UnitSource:
         """A key that is equal for units of equal plans, whatever their variables are called."""
         function = StructuralKey(self.function)
         # Functions that differ in the names of variables alone have one key, and other symbols.
-        shapes = tuple(static_shape(param.ty) for param in self.function.params)
-        symbols = repr(shapes) if symbols_in(shapes) else ""
+        symbols = repr(self._shapes) if self.is_open else ""
         return function, symbols, self.layouts, self.in_place, self.integers, self.encodings
+
+    @property
+    def is_open(self) -> bool:
+        """Whether extents of its tensors depend on the shape."""
+        return bool(symbols_in(self._shapes))
+
+    @property
+    def _shapes(self) -> tuple[PhysicalShape, ...]:
+        return tuple(static_shape(param.ty) for param in self.function.params)
 
     @property
     def alone(self) -> UnitSource:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf, isinf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tvm_ios.api.candidates import Candidates, build_candidates
 from tvm_ios.contest.outputs import Errors, Reference, difference, largest_errors, output_errors
@@ -22,7 +23,7 @@ LARGEST = 1e-4
 #: reference's own error is as large as ours.
 _OF_DIRECT = 1.5
 #: Above this tolerance the model or its precision rounds more than these forms do.
-_ROUNDING = 1e-3
+ROUNDING = 1e-3
 #: The forms that round more than sums of products do, the least exact first.
 INEXACT = tuple(f"{winograd.FORM}{outputs}" for outputs in (6, 4, 2))
 #: The form that precision bfloat16 asks for; its limit is that precision's tolerance.
@@ -47,75 +48,124 @@ def exact_enough(
     if reference.source is not None:
         if reference.precision == bfloat16.FORM:
             names, largest = ROUNDED, reference.tolerance.relative
-        elif reference.tolerance.relative > _ROUNDING:
+        elif reference.tolerance.relative > ROUNDING:
             return candidates, ()
-    taken: list[str] = []
-    first = 0.0
-    for name in names:
-        if not any(_uses(schedule, names) for schedule in candidates.schedules.values()):
-            break
-        error = _largest_error(candidates, reference, names)
-        if reference.source is None and name != INEXACT[0]:
-            break
-        if reference.source is not None and error > largest and not taken:
-            largest = max(largest, _OF_DIRECT * _direct_error(module, candidates, reference, names))
-        if reference.source is not None and error <= largest:
-            break
-        first = first or error
-        taken.append(name)
-        candidates = _without(module, candidates, name, report)
-    if not taken:
+    programs = _Candidates(module, candidates, reference, names, report)
+    left_out, error = leave_out_inexact(programs, reference, names, largest)
+    if not left_out:
         return candidates, ()
     if reference.source is None:
         why = "nothing is compared"
-    elif isinf(first):
+    elif isinf(error):
         why = "integers, truth values or infinities of the outputs differed"
     else:
-        why = f"outputs differed by {first:.1e}"
-    return candidates, (f"{', '.join(taken)} left out: {why}",)
+        why = f"outputs differed by {error:.1e}"
+    return programs.candidates, (f"{', '.join(left_out)} left out: {why}",)
 
 
-def _uses(schedule: Schedule, names: tuple[str, ...]) -> bool:
-    return not set(names).isdisjoint(schedule.kernels.values())
+class Programs(Protocol):
+    """Programs of a model whose units may have forms that round."""
+
+    def uses(self, names: Sequence[str]) -> bool:
+        """Return whether a program uses one of these forms."""
+        ...
+
+    def error(self) -> float:
+        """Return the largest relative error of the outputs of programs that use forms."""
+        ...
+
+    def direct_error(self) -> float:
+        """Return the error of a program without the forms; 0 if none can be built."""
+        ...
+
+    def leave_out(self, name: str) -> None:
+        """Build the programs again without the forms of a name."""
+        ...
 
 
-def _largest_error(candidates: Candidates, reference: Reference, names: tuple[str, ...]) -> float:
-    """Return the largest relative error of the outputs of programs that use these forms."""
-    if reference.source is None:
-        return 0.0
-    built = {
-        id(model): model
-        for policy, model in candidates.built.items()
-        if _uses(candidates.schedules[policy], names)
-    }
-    return max(_error(model, reference) for model in built.values())
-
-
-def _direct_error(
-    module: MeasuredModule[Any],
-    candidates: Candidates,
+def leave_out_inexact(
+    programs: Programs,
     reference: Reference,
-    names: tuple[str, ...],
-) -> float:
-    """Return the relative error of one of these programs built without the forms.
+    names: Sequence[str] = INEXACT,
+    largest: float = LARGEST,
+) -> tuple[list[str], float]:
+    """Leave forms out of programs, the least exact first, until the outputs are exact enough.
 
-    0 if no program can be built without them.
+    Return the names of those that are left out, and the error of the outputs with them.
     """
-    schedules = candidates.schedules.values()
-    # A placement of rTasks is valid for the form's own kernels only.
-    schedule = next((s for s in schedules if not _places_tiles(s) and _uses(s, names)), None)
-    if schedule is None:
-        return 0.0
-    others = {unit: name for unit, name in schedule.kernels.items() if name not in names}
-    error = _error(module.build(replace(schedule, kernels=others)), reference)
-    return 0.0 if isinf(error) else error
+    left_out: list[str] = []
+    first = 0.0
+    for name in names:
+        if not programs.uses(names):
+            break
+        if reference.source is None:
+            if name != INEXACT[0]:
+                break
+        else:
+            error = programs.error()
+            if error > largest and not left_out:
+                largest = max(largest, _OF_DIRECT * programs.direct_error())
+            if error <= largest:
+                break
+            first = first or error
+        left_out.append(name)
+        programs.leave_out(name)
+    return left_out, first
+
+
+class _Candidates:
+    """The programs of candidates, as :func:`leave_out_inexact` takes them."""
+
+    def __init__(
+        self,
+        module: MeasuredModule[Any],
+        candidates: Candidates,
+        reference: Reference,
+        names: tuple[str, ...],
+        report: Progress,
+    ) -> None:
+        self._module, self._reference, self._names = module, reference, names
+        self._report = report
+        self.candidates = candidates
+
+    def uses(self, names: Sequence[str]) -> bool:
+        return any(_uses(schedule, names) for schedule in self.candidates.schedules.values())
+
+    def error(self) -> float:
+        built = {
+            id(model): model
+            for policy, model in self.candidates.built.items()
+            if _uses(self.candidates.schedules[policy], self._names)
+        }
+        return max(error_of(model, self._reference) for model in built.values())
+
+    def direct_error(self) -> float:
+        schedules = self.candidates.schedules.values()
+        # A placement of rTasks is valid for the form's own kernels only.
+        schedule = next(
+            (s for s in schedules if not _places_tiles(s) and _uses(s, self._names)), None
+        )
+        if schedule is None:
+            return 0.0
+        others = {u: name for u, name in schedule.kernels.items() if name not in self._names}
+        built = self._module.build(replace(schedule, kernels=others))
+        error = error_of(built, self._reference)
+        return 0.0 if isinf(error) else error
+
+    def leave_out(self, name: str) -> None:
+        self.candidates = _without(self._module, self.candidates, name, self._report)
+
+
+def _uses(schedule: Schedule, names: Sequence[str]) -> bool:
+    return not set(names).isdisjoint(schedule.kernels.values())
 
 
 def _places_tiles(schedule: Schedule) -> bool:
     return any(stage.placement is not None for stage in schedule.stages)
 
 
-def _error(model: BuiltModel, reference: Reference) -> float:
+def error_of(model: BuiltModel, reference: Reference) -> float:
+    """Return the largest relative error of a program's outputs; infinite for wrong integers."""
     session = model.session()
     errors: list[Errors] = []
     for sample in reference.samples:

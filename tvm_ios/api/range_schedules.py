@@ -24,6 +24,7 @@ from tvm_ios.program.program_builder import LoweringError
 from tvm_ios.progress import Progress, silent
 from tvm_ios.shapes.extent import Symbol, unequal_if_undecided
 from tvm_ios.shapes.fitting import Values
+from tvm_ios.shapes.ranges import typical_values
 
 if TYPE_CHECKING:
     from relay_passes.relax.open_search import OpenSearch
@@ -169,11 +170,6 @@ def cells_of(symbols: Sequence[Symbol]) -> list[Cell]:
         )
         for choice in dict.fromkeys(choices)
     ]
-
-
-def typical_values(symbol: Symbol) -> tuple[int, int, int]:
-    """Return the least, the geometric middle and the most values of a symbol."""
-    return symbol.least, round((symbol.least * symbol.most) ** 0.5), symbol.most
 
 
 def _cuts(symbol: Symbol) -> list[tuple[int, tuple[int, int]]]:

@@ -16,7 +16,6 @@ from tvm_ios.api.outcomes import leaving_out_little
 from tvm_ios.api.range_schedules import (
     RANGE_POLICIES,
     KeptSchedule,
-    typical_values,
     with_range_schedules,
 )
 from tvm_ios.clock import Clock
@@ -37,13 +36,12 @@ from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.first_difference import kinds
 from tvm_ios.shapes.extent import Symbol, at_values
 from tvm_ios.shapes.fitting import Values, values_text
-from tvm_ios.shapes.ranges import Range, Ranges
+from tvm_ios.shapes.ranges import Range, Ranges, typical_shapes
 
 if TYPE_CHECKING:
+    from relay_passes.relax.open_search import OpenSearch
     from relay_passes.relax.open_units import OpenModel
-    from runtime_ext.backend import Backend
     from runtime_ext.execution.built_model import BuiltModel
-    from runtime_ext.scheduled_units import ScheduledUnits
     from tvm_ios.models.source import AnyModel
 
 #: Random shapes that are compared besides those at the ends of the range.
@@ -164,9 +162,9 @@ def optimize_range(
         If the program computes something else.
     """
     options = options or Options()
+    from relay_passes.relax.open_search import OpenSearch
     from relay_passes.relax.open_units import OpenModel, load_open_model
     from runtime_ext.targets import target_backend
-    from runtime_ext.unit_build import build_units
 
     if output is not None:
         destination_of(output).require_writable()
@@ -182,17 +180,14 @@ def optimize_range(
         search.lanes,
         search.cache / "kernels",
         database=None,
+        without=search.without,
     )
-    built = build_units(
-        units,
-        backend.compiler,
-        search.lanes,
-        lambda done, total: progress("compiling kernels", done, total),
-    )
+    opened = OpenSearch(units, backend, leaving_out_little(search), progress)
+    built = opened.build()
     clock.lap("build")
     if options.memory_budget is not None:
         _require_budget(built, options.memory_budget)
-    built, schedules = _scheduled(built, backend, units, options, clock, progress)
+    built, schedules = _scheduled(built, opened, options, clock, progress)
     clock.lap("schedule")
     symbols = built.program.symbols
     faster = [at for schedule in schedules for at, _ in schedule.points]
@@ -301,8 +296,7 @@ def _largest(fits: int, most: int, holds: Callable[[int], bool]) -> int:
 
 def _scheduled(
     built: BuiltModel,
-    backend: Backend[Any],
-    units: ScheduledUnits,
+    opened: OpenSearch,
     options: Options,
     clock: Clock,
     progress: Progress,
@@ -316,9 +310,6 @@ def _scheduled(
         )
     if options.search.lanes == 1 or not policies:
         return built, ()
-    from relay_passes.relax.open_search import OpenSearch
-
-    opened = OpenSearch(units, backend, leaving_out_little(options.search))
     return with_range_schedules(built, opened, policies, inputs_at, clock, progress)
 
 
@@ -404,10 +395,7 @@ def _timed(
     """Return the times at the least, a middle and the largest extent of each symbol."""
     plan = built.memory.open_plan
     assert plan is not None
-    names = [symbol.name for symbol in symbols]
-    points = [
-        dict(zip(names, at, strict=True)) for at in zip(*map(typical_values, symbols), strict=True)
-    ]
+    points = typical_shapes(symbols)
     timed: list[TimedPoint] = []
     for number, point in enumerate(points):
         progress("timing", number, len(points))

@@ -122,6 +122,18 @@ def shapes_at(
     return {name: at_values(shape, values) for name, shape in shapes.items()}
 
 
+def typical_values(symbol: Symbol) -> tuple[int, int, int]:
+    """Return the least, the geometric middle and the most values of a symbol."""
+    return symbol.least, round((symbol.least * symbol.most) ** 0.5), symbol.most
+
+
+def typical_shapes(symbols: Sequence[Symbol]) -> list[dict[str, int]]:
+    """Return three shapes: all symbols have their least, middle or most values."""
+    names = [symbol.name for symbol in symbols]
+    of_symbols = [typical_values(symbol) for symbol in symbols]
+    return [dict(zip(names, [of[n] for of in of_symbols], strict=True)) for n in range(3)]
+
+
 def value_of(symbol: Symbol, extent: int, number: int) -> int:
     """Return the value of the symbol of an input's extent that is this number, rounded down."""
     # Extents of inputs are multiples of one symbol, and a number.

@@ -29,3 +29,5 @@ class Form:
     promising: Planner
     #: The writer of each of its kernels, by the kernel's class.
     writers: Mapping[type[FormKernel], Writer]
+    #: Whether it computes units of open extents.
+    fits_open: bool = False

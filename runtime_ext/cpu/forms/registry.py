@@ -14,7 +14,8 @@ FORMS: list[Form] = [BFLOAT16, INTEGERS, WINOGRAD]
 
 def named_plans(source: UnitSource, space: VectorSpace) -> dict[str, UnitPlan]:
     """Return all plans of a unit in forms, by name."""
-    return {name: plan for form in FORMS for name, plan in form.plans(source, space).items()}
+    forms = _fitting(source)
+    return {name: plan for form in forms for name, plan in form.plans(source, space).items()}
 
 
 def promising_plans(
@@ -23,7 +24,7 @@ def promising_plans(
     """Return the plans in forms that estimates rank fast, except of the kinds in ``without``."""
     return {
         name: plan
-        for form in FORMS
+        for form in _fitting(source)
         if form.kind not in without
         for name, plan in form.promising(source, space).items()
     }
@@ -32,3 +33,7 @@ def promising_plans(
 def form_writers() -> dict[type[FormKernel], Writer]:
     """Return the writers of the kernels of all forms, by the kernel's class."""
     return {kernel: write for form in FORMS for kernel, write in form.writers.items()}
+
+
+def _fitting(source: UnitSource) -> list[Form]:
+    return [form for form in FORMS if form.fits_open or not source.is_open]

@@ -28,7 +28,7 @@ from runtime_ext.kernels.open_shapes import is_same
 from runtime_ext.kernels.spec import Contraction, Statement, accesses
 from runtime_ext.kernels.statements import divide
 from tvm_ios.errors import UserError
-from tvm_ios.shapes.extent import ceil_div, is_open, symbols_in
+from tvm_ios.shapes.extent import ceil_div, symbols_in
 
 #: Multiply-adds of vectors in a tile, about: long against finding its place.
 _WORK = 8192
@@ -45,10 +45,7 @@ def open_contraction(spec: Contraction, isa: Isa) -> tuple[Any, int]:
 
     Raise UserError if its channels or its window are open.
     """
-    window = spec.window
-    known = (window.kernel, window.strides, window.pads, window.dilations)
-    fixed = (spec.channels, spec.groups, *spec.parts, *(e for pair in known for e in pair))
-    if any(map(is_open, fixed)):
+    if not spec.has_known_channels:
         raise UserError(
             "there is no kernel of open extents for convolutions whose channels or windows depend "
             "on the shape: give exact shapes"

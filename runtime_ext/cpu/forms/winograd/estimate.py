@@ -15,6 +15,7 @@ from runtime_ext.cpu.forms.winograd.spec import WinogradTiles
 from runtime_ext.cpu.kernels.blocking import most_pixels
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.spec import Contraction
+from tvm_ios.shapes.extent import bounds
 
 #: Tiles that are multiplied and transformed together: with more, weights are read less often, but
 #: the products must stay in a second-level cache.
@@ -24,8 +25,11 @@ _TRANSFORM_CYCLES = 1.0
 
 
 def winograd_cut(spec: Contraction, outputs: int, isa: Isa) -> WinogradCut:
-    """Return a convolution's cut: the register tile that wastes least, blocks of equal height."""
-    tiles = WinogradTiles(spec.batch, spec.window, spec.channels, outputs, 1).tiles
+    """Return a convolution's cut: the register tile that wastes least, blocks of equal height.
+
+    Of open extents the cut is that of the largest shape.
+    """
+    _, tiles = bounds(WinogradTiles(spec.batch, spec.window, spec.channels, outputs, 1).tiles)
     blocks = ceil(tiles / _BLOCK)
     block = ceil(tiles / blocks)
 

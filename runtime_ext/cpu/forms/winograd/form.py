@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import product
 
 from runtime_ext.cpu.forms.form import Form
 from runtime_ext.cpu.forms.winograd.estimate import direct_cycles, winograd_cut, winograd_cycles
@@ -17,6 +18,8 @@ from runtime_ext.units.placed import Placed
 from runtime_ext.units.plans import form_plan
 from runtime_ext.units.unit import FormKernel, UnitPlan, UnitSource
 from tvm_ios.program.winograd import FORM
+from tvm_ios.shapes.extent import at_values, symbols_in
+from tvm_ios.shapes.ranges import typical_shapes
 
 #: A convolution and its cut.
 Cut = tuple[Contraction, WinogradCut]
@@ -40,8 +43,9 @@ def _promising(source: UnitSource, space: VectorSpace) -> dict[str, UnitPlan]:
     """
     plans = _plans(source, space)
     promising: set[int] = set()
-    for rate in space.isa.multiply_adds:
-        shares = {o: _share(cuts, space.isa, rate) for o, (_, cuts) in plans.items()}
+    symbols = symbols_in(tuple(spec for _, cuts in plans.values() for spec, _ in cuts))
+    for rate, at in product(space.isa.multiply_adds, typical_shapes(symbols)):
+        shares = {o: _share(cuts, space.isa, rate, at) for o, (_, cuts) in plans.items()}
         shares = {outputs: share for outputs, share in shares.items() if share < 1}
         least = min(shares.values(), default=0.0)
         small = min((share for outputs, share in shares.items() if outputs < 6), default=0.0)
@@ -53,10 +57,14 @@ def _name(outputs: int) -> str:
     return f"{FORM}{outputs}"
 
 
-def _share(cuts: Sequence[Cut], isa: Isa, rate: float) -> float:
-    """Return the estimated cycles by Winograd's filtering, divided by those of the default."""
-    filtered = sum(winograd_cycles(spec, cut, isa, rate) for spec, cut in cuts)
-    return filtered / sum(direct_cycles(spec, isa, rate) for spec, _ in cuts)
+def _share(cuts: Sequence[Cut], isa: Isa, rate: float, at: Mapping[str, int]) -> float:
+    """Return the estimated cycles by Winograd's filtering, divided by those of the default.
+
+    ``at`` has the values of symbols.
+    """
+    known = [(at_values(spec, at), cut) for spec, cut in cuts]
+    filtered = sum(winograd_cycles(spec, cut, isa, rate) for spec, cut in known)
+    return filtered / sum(direct_cycles(spec, isa, rate) for spec, _ in known)
 
 
 def _plans(source: UnitSource, space: VectorSpace) -> dict[int, tuple[UnitPlan, list[Cut]]]:
@@ -82,5 +90,9 @@ def _plan(
 
 
 WINOGRAD = Form(
-    "winograd", _all, _promising, {WinogradInput: winograd_input, WinogradOutput: winograd_output}
+    "winograd",
+    _all,
+    _promising,
+    {WinogradInput: winograd_input, WinogradOutput: winograd_output},
+    fits_open=True,
 )

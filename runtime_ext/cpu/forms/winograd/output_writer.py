@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, pairwise
+from math import ceil
 from typing import Any
 
 from tvm import tirx
@@ -14,9 +16,11 @@ from runtime_ext.cpu.forms.winograd.spec import WinogradOutput
 from runtime_ext.cpu.kernels.passes import Fetch, Passes
 from runtime_ext.cpu.kernels.tile_code import TileCode, regions
 from runtime_ext.isa.isa import Isa
-from runtime_ext.kernels.code import Index, constant, load
+from runtime_ext.kernels.code import Index, constant, integer, load
 from runtime_ext.kernels.cut import ChannelPart, channel_parts, largest_divisor
+from runtime_ext.kernels.open_shapes import is_multiple
 from runtime_ext.kernels.statements import Store, divide, store_vectors
+from tvm_ios.shapes.extent import is_open, symbols_in
 
 #: Most multiply-adds of a step of the innermost loop: enough to hide the loop's overhead.
 _UNROLLED = 32
@@ -24,6 +28,10 @@ _UNROLLED = 32
 _APART = 16
 #: The time to read a value that another core has just written, as a multiple of that of a weight.
 _FAR = 4
+#: Sizes of the last register tile, where the shape decides how many tiles are left.
+_TAILS = 4
+#: Returns the block of output channels and the group of the convolution's tiles of a kernel's tile.
+_BlockAndGroup = Callable[[Index], tuple[Index, Index]]
 
 
 def winograd_output(spec: WinogradOutput, isa: Isa) -> tuple[Any, int]:
@@ -35,23 +43,39 @@ def winograd_output(spec: WinogradOutput, isa: Isa) -> tuple[Any, int]:
     width = spec.vectors * isa.lanes
     parts = channel_parts(spec.parts, width)
     blocks = sum(part.blocks for part in parts)
-    code = TileCode(spec.buffers, isa)
+    code = TileCode(spec.buffers, isa, symbols=symbols_in(spec))
+    placed = _open_order if is_open(spec.tiles.blocks) else _order
+    place_of = placed(spec, code, blocks, width)
     with code.tiles(blocks * spec.tiles.blocks) as tile:
-        block, group = code.block_and_group(
-            tile, blocks, spec.tiles.blocks, _regions(spec, blocks, width)
-        )
+        block, group = place_of(tile)
         writer = _Writer(spec, parts, isa, code, _Place(group, block))
         writer.tile()
     return code.kernel()
 
 
-def _regions(spec: WinogradOutput, blocks: int, width: int) -> int:
-    """Return the number of regions of the convolution's tiles, chosen to read least."""
+def _order(spec: WinogradOutput, code: TileCode, blocks: int, width: int) -> _BlockAndGroup:
+    """Return a function of a kernel's tile, in regions of groups that are chosen to read least.
+
+    It returns the block of channels and the group, a block of the convolution's tiles.
+    """
     tiles = spec.tiles
     data, weights = tiles.blocks * tiles.block, blocks * width
-    if data + tiles.blocks * weights <= blocks * data + weights:
-        return tiles.blocks
-    return regions(_FAR * tiles.tiles / weights, tiles.blocks)
+    number = tiles.blocks
+    if data + tiles.blocks * weights > blocks * data + weights:
+        number = regions(_FAR * tiles.tiles / weights, tiles.blocks)
+    return lambda tile: code.block_and_group(tile, blocks, tiles.blocks, number)
+
+
+def _open_order(spec: WinogradOutput, code: TileCode, blocks: int, width: int) -> _BlockAndGroup:
+    """Return the function that :func:`_order` returns, for an open number of groups."""
+    tiles, weights = spec.tiles, blocks * width
+    groups, most = code.extent(tiles.blocks), 1
+    more = tiles.block + weights - blocks * tiles.block
+    if more > 0:
+        worth = code.extent(_FAR * tiles.tiles // weights)
+        of_region = code.groups_of_a_region(worth, groups)
+        most = code.keep_index(tirx.Select(groups * more <= weights, integer(1, code.index), of_region))
+    return lambda tile: code.block_and_open_group(tile, blocks, groups, most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +112,14 @@ class _Writer:
         tiles, code, group = self.spec.tiles, self.code, self.place.group
         code.blocks(group, tiles.tiles, tiles.block, lambda _, count: self._multiply(count))
         first = code.bind("first", group * tiles.block)
-        count = tirx.min(tiles.block, tiles.tiles - first) if tiles.blocks > 1 else tiles.tiles
+        count = code.extent(tiles.tiles)
+        if is_open(tiles.blocks) or tiles.blocks > 1:
+            count = tirx.min(tiles.block, count - first)
         with code.loop("t", 0, count) as t:
             number = code.bind("number", first + t)
             self._outputs(t, number)
 
-    def _multiply(self, count: int) -> None:
+    def _multiply(self, count: Index) -> None:
         """Write the products of all positions of ``count`` tiles."""
         tiles, code = self.spec.tiles, self.code
         with code.loop("position", 0, tiles.positions) as position:
@@ -102,20 +128,41 @@ class _Writer:
             run = code.bind("run", self.place.block * tiles.positions + position)
             weights = code.bind("weights", run * (tiles.channels * self.width))
             target = code.bind("target", position * self.pitch)
-            heights = register_tiles(count, self.spec.rows)
+            known = count if isinstance(count, int) else tiles.block
+            heights = register_tiles(known, self.spec.rows)
             passes = Passes(
                 self.buffers[self.spec.weight],
                 tiles.channels * self.width,
                 sum(number for _, number in heights),
             )
-            begin = done = 0
-            for rows, number in heights:
-                with code.loop("r", 0, number) as r:
-                    row = code.bind("row", begin + r * rows)
-                    fetch = partial(passes.fetch, code, run, done + r)
-                    source = data + row * tiles.channels
-                    self._register_tile(source, weights, rows, target, row, fetch)
-                begin, done = begin + rows * number, done + number
+
+            def multiply(rows: int, row: Index, nth: Index) -> None:
+                row, fetch = code.bind("row", row), partial(passes.fetch, code, run, nth)
+                self._register_tile(data + row * tiles.channels, weights, rows, target, row, fetch)
+
+            if isinstance(count, int):
+                begin = done = 0
+                for rows, number in heights:
+                    with code.loop("r", 0, number) as r:
+                        multiply(rows, begin + r * rows, done + r)
+                    begin, done = begin + rows * number, done + number
+            else:
+                self._open_count(count, multiply)
+
+    def _open_count(self, count: Index, multiply: Callable[[int, Index, Index], None]) -> None:
+        """Write register tiles for a number of tiles that depends on the shape.
+
+        The last one may have rows beyond this number: their products are not read.
+        """
+        code, rows = self.code, self.spec.rows
+        whole = code.bind("whole", tirx.truncdiv(count, rows))
+        with code.loop("r", 0, whole) as r:
+            multiply(rows, r * rows, r)
+        left = code.bind("left", count - whole * rows)
+        sizes = sorted({ceil(rows * part / _TAILS) for part in range(1, _TAILS + 1)})
+        for before, size in pairwise([0, *sizes]):
+            with code.branch(tirx.all(left > before, left <= size)):
+                multiply(size, whole * rows, whole)
 
     def _register_tile(
         self, data: Index, weights: Index, rows: int, target: Index, row: Index, fetch: Fetch
@@ -206,19 +253,33 @@ class _Writer:
         inverse = by_column.inverse
         with code.loop("i", 0, rows) as i:
             row = code.bind("output", y + i)
-            with code.branch(row < height if height % rows else None):
+            with code.branch(None if is_multiple(height, rows) else row < code.extent(height)):
                 at = [(i * size + j) * lanes for j in range(size)]
                 values = [code.keep(load(halfway, a, lanes), lanes) for a in at]
                 values = list(paired_columns(code, inverse, values, lanes, table))
-                always = columns if width % columns == 0 else width % columns
-                stores = [
-                    self._stores((image, row, x + j), part, channel, value, lanes)
-                    for j, value in enumerate(values)
-                ]
-                store_vectors(code, self.buffers, list(chain(*stores[:always])))
-                for j in range(always, len(values)):
-                    with code.branch(x + j < width):
-                        store_vectors(code, self.buffers, stores[j])
+
+                def stores(j: Index, value: Value, row: Index = row) -> list[Store]:
+                    return self._stores((image, row, x + j), part, channel, value, lanes)
+
+                certain = columns
+                if not is_open(width) and width % columns:
+                    certain = width % columns
+                is_cut = is_open(width) and not is_multiple(width, columns)
+                end = code.extent(width)
+                with code.branch(x + columns <= end if is_cut else None):
+                    every = [stores(j, value) for j, value in enumerate(values[:certain])]
+                    store_vectors(code, self.buffers, list(chain(*every)))
+                for j in range(certain, columns):
+                    with code.branch(x + j < end):
+                        store_vectors(code, self.buffers, stores(j, values[j]))
+                if is_cut:
+                    # One copy of the code for all columns.
+                    with code.branch(x + columns > end):
+                        for place, value in zip(at, values, strict=False):
+                            code.store(halfway, place, value, lanes)
+                        with code.loop("j", 0, end - x) as j:
+                            value = load(halfway, (i * size + j) * lanes, lanes)
+                            store_vectors(code, self.buffers, stores(j, value))
 
     def _stores(
         self,

@@ -34,7 +34,8 @@ def fits(spec: Contraction, outputs: int) -> bool:
     """Return whether Winograd's filtering with ``outputs`` results a tile fits a contraction."""
     window = spec.window
     return (
-        spec.groups == 1
+        spec.has_known_channels
+        and spec.groups == 1
         and window.strides == window.dilations == (1, 1)
         and can_filter(outputs, window.kernel)
     )

@@ -13,6 +13,7 @@ from math import prod
 from runtime_ext.kernels.expression import Access, Expr
 from runtime_ext.kernels.spec import PhysicalShape, Statement, Window
 from tvm_ios.program.winograd import Filtering, filterings
+from tvm_ios.shapes.extent import ceil_div
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class WinogradTiles:
     def grid(self) -> tuple[int, int]:
         """Rows and columns of tiles of an image."""
         (height, width), (rows, columns) = self.window.output, self.extent
-        return -(-height // rows), -(-width // columns)
+        return ceil_div(height, rows), ceil_div(width, columns)
 
     @property
     def tiles(self) -> int:
@@ -62,7 +63,7 @@ class WinogradTiles:
     @property
     def blocks(self) -> int:
         """Blocks of tiles; the last may be shorter."""
-        return -(-self.tiles // self.block)
+        return ceil_div(self.tiles, self.block)
 
     @property
     def positions(self) -> int:
