@@ -116,15 +116,21 @@ class OpenSearch:
         problem = replace(Problem.of(graph, limits.max_block), mergeable=_never)
         return Search(problem, measured_costs(timer, progress), limits, progress)
 
-    def build(self, schedule: Schedule | None = None) -> BuiltModel:
+    def build(
+        self, schedule: Schedule | None = None, kernels: Mapping[int, str] | None = None
+    ) -> BuiltModel:
         """Build the program of a schedule that was found at a shape, for all shapes.
 
-        Without one, units run one after another.
+        Without one, units run one after another. ``kernels`` are the forms of units, by default
+        :attr:`kernels`.
         """
-        numbers = {name: unit for unit, name in enumerate(self._units.schedule["units"])}
-        names = {str(numbers[self._units.graph.operators[u].name]): n for u, n in self.kernels.items()}
-        known = {**self._units.schedule, "kernels": names} if names else self._units.schedule
-        units = replace(self._units, kernels=self.kernels, schedule=known)
+        kernels = self.kernels if kernels is None else kernels
+        known, graph = self._units.schedule, self._units.graph
+        if kernels:
+            numbers = {name: number for number, name in enumerate(known["units"])}
+            names = {str(numbers[graph.operators[u].name]): name for u, name in kernels.items()}
+            known = {**known, "kernels": names}
+        units = replace(self._units, kernels=kernels, schedule=known)
         if schedule is not None:
             latencies = schedule.unit_latencies
             units = replace(units, stages=schedule.stages, unit_latencies=latencies)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ def check(
     channels: int = 5,
     out: int = 9,
     target: str = "avx2",
+    is_fused: bool = False,
     **options: Any,
 ) -> None:
     spec, _ = convolution(filter, symbolic, channels, out, target=target, **options)
@@ -56,9 +58,10 @@ def check(
         Storage(Role.OUTPUT, 0, result),
     ]
     isa = isa_of(tvm.target.Target(dict(TARGETS[target])))
-    cut = winograd_cut(spec, outputs, isa)
+    cut = replace(winograd_cut(spec, outputs, isa), is_fused=is_fused)
     placed = by_winograd(Placed(spec, (0, 1, 2, 3), storages), cut)
-    first, second = (kernel_of(kernel.spec, target) for kernel in placed)
+    *transforms, whole = (kernel_of(kernel.spec, target) for kernel in placed)
+    assert len(transforms) == (0 if is_fused else 1)
     weight, added = random(*weights), random(out)
     packed = storages[1].transform.apply(weight)
     for values in shapes:
@@ -68,10 +71,10 @@ def check(
         x = random(batch, height, width, channels)
         read = np.maximum(x, 0) if options.get("prologue") == RELU else x
         want = convolved(filter, read, weight, added)
-        transformed = _transformed(first, values, x)
         # Places of tiles that do not exist hold no numbers.
-        arrays = [transformed, packed, added, nothing(*want.shape)]
-        compared(second, values, arrays, want, _TOLERANCES[outputs], floor=1.0)
+        data = _transformed(transforms[0], values, x) if transforms else x
+        arrays = [data, packed, added, nothing(*want.shape)]
+        compared(whole, values, arrays, want, _TOLERANCES[outputs], floor=1.0)
 
 
 def _transformed(kernel: OpenKernel, values: Values, x: np.ndarray) -> np.ndarray:
@@ -85,16 +88,22 @@ def _transformed(kernel: OpenKernel, values: Values, x: np.ndarray) -> np.ndarra
 
 
 SIZES = [
-    {"batch": 1 + width % 2, "height": 1 + width % 7, "width": width} for width in (*range(1, 22), 41)
+    {"batch": 1 + width % 2, "height": 1 + width % 7, "width": width}
+    for width in (*range(1, 22), 41)
 ]
 
 
+in_one_or_two_kernels = pytest.mark.parametrize("is_fused", [False, True])
+
+
 @on_targets
+@in_one_or_two_kernels
 @pytest.mark.parametrize("outputs", [2, 4, 6])
-def test_images_of_any_size(outputs: int, target: str) -> None:
-    check(Filter(), (B, H, W), SIZES, outputs, target=target)
+def test_images_of_any_size(outputs: int, is_fused: bool, target: str) -> None:
+    check(Filter(), (B, H, W), SIZES, outputs, target=target, is_fused=is_fused)
 
 
+@in_one_or_two_kernels
 @pytest.mark.parametrize(
     "filter",
     [
@@ -105,8 +114,8 @@ def test_images_of_any_size(outputs: int, target: str) -> None:
     ],
     ids=str,
 )
-def test_other_windows(filter: Filter) -> None:
-    check(filter, (1, H, W), SIZES[::3], 2)
+def test_other_windows(filter: Filter, is_fused: bool) -> None:
+    check(filter, (1, H, W), SIZES[::3], 2, is_fused=is_fused)
 
 
 def test_filters_of_five_by_five() -> None:
@@ -114,10 +123,12 @@ def test_filters_of_five_by_five() -> None:
 
 
 @on_targets
-def test_any_number_of_images(target: str) -> None:
+@in_one_or_two_kernels
+def test_any_number_of_images(is_fused: bool, target: str) -> None:
     shapes = [{"batch": batch} for batch in range(1, 9)]
-    check(Filter(), (B, 7, 7), shapes, 4, channels=20, out=40, target=target)
-    check(Filter(), (B, 8, 6), shapes, 2, target=target)
+    options: dict[str, Any] = {"is_fused": is_fused, "target": target}
+    check(Filter(), (B, 7, 7), shapes, 4, channels=20, out=40, **options)
+    check(Filter(), (B, 8, 6), shapes, 2, **options)
 
 
 def test_widths_that_are_whole_tiles() -> None:
@@ -127,14 +138,13 @@ def test_widths_that_are_whole_tiles() -> None:
 
 def test_what_is_read_is_activated_first_and_borders_stay_zero() -> None:
     check(Filter(), (1, H, W), SIZES[::4], 4, prologue=RELU)
+    check(Filter(), (1, H, W), SIZES[::4], 4, prologue=RELU, is_fused=True)
 
 
 def test_channels_that_depend_on_the_shape_do_not_fit() -> None:
     spec, _ = convolution(Filter(), (1, 8, 8), target="avx2")
     window = spec.window
     assert fits(spec, 4)
-    from dataclasses import replace
-
     assert not fits(replace(spec, channels=W), 4)
     assert not fits(replace(spec, window=replace(window, pads=(1, W))), 4)
     assert spec.prologue == ACC

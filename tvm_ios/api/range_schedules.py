@@ -12,6 +12,7 @@ from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
 from tvm_ios.api.outcomes import not_worth_a_program
+from tvm_ios.api.range_outputs import inputs_at
 from tvm_ios.clock import Clock
 from tvm_ios.contest.pairs import PairedRatio, paired_ratio
 from tvm_ios.contest.rounds import run_in_turn
@@ -44,8 +45,6 @@ _LONGEST_SECONDS = 0.5
 _SELECTION = replace(SELECTION, rounds=20, seconds=1.0)
 _CONFIRMATION = replace(CONFIRMATION, rounds=20, seconds=1.5)
 _SAMPLE_SECONDS = 2e-4
-#: Returns inputs of a program for the values of its symbols.
-InputsAt = Callable[["BuiltModel", Values], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,6 @@ def with_range_schedules(
     built: BuiltModel,
     opened: OpenSearch,
     policies: Sequence[str],
-    inputs_at: InputsAt,
     clock: Clock,
     progress: Progress,
 ) -> tuple[BuiltModel, tuple[KeptSchedule, ...]]:
@@ -120,7 +118,7 @@ def with_range_schedules(
             if _seconds(session, inputs_at(built, cell.point)) < _LONGEST_SECONDS
         ]
     candidates = _found(built, opened, policies, _spread(cells), clock, progress)
-    time = partial(_faster, built, inputs_at=inputs_at, clock=clock, progress=progress)
+    time = partial(_faster, built, clock=clock, progress=progress)
     faster = time(candidates, cells, _SELECTION)
     kept = [candidates[number] for number in most_useful(faster)]
     if not kept:
@@ -247,7 +245,6 @@ def _faster(
     cells: Sequence[Cell],
     rules: Rules,
     *,
-    inputs_at: InputsAt,
     clock: Clock,
     progress: Progress,
 ) -> list[dict[int, PairedRatio]]:

@@ -4,37 +4,30 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import product
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tvm_ios.api.destination import Destination, KeptProgram, destination_of
 from tvm_ios.api.options import Options
 from tvm_ios.api.outcomes import leaving_out_little
+from tvm_ios.api.range_outputs import (
+    compared_points,
+    exact_enough,
+    inputs_at,
+    reference_at,
+    verified,
+)
 from tvm_ios.api.range_schedules import (
     RANGE_POLICIES,
     KeptSchedule,
     with_range_schedules,
 )
 from tvm_ios.clock import Clock
-from tvm_ios.contest.outputs import (
-    EDGES,
-    Reference,
-    Sample,
-    Verify,
-    largest_errors,
-    verify_outputs,
-)
-from tvm_ios.contest.tolerance import rounds
 from tvm_ios.errors import MemoryBudgetError, UserError
-from tvm_ios.files.array_files import Array
 from tvm_ios.files.byte_sizes import size_text
-from tvm_ios.models.source import Form
 from tvm_ios.progress import Progress, silent
-from tvm_ios.schedule.first_difference import kinds
-from tvm_ios.shapes.extent import Symbol, at_values
+from tvm_ios.shapes.extent import Symbol, symbols_in
 from tvm_ios.shapes.fitting import Values, values_text
 from tvm_ios.shapes.ranges import Range, Ranges, typical_shapes
 
@@ -183,7 +176,9 @@ def optimize_range(
         without=search.without,
     )
     opened = OpenSearch(units, backend, leaving_out_little(search), progress)
-    built = opened.build()
+    typical = typical_shapes(symbols_in(tuple(read.shapes.values())))
+    opened.choose_forms(typical, progress)
+    built = exact_enough(read, opened, typical[:2], options.verify, progress)
     clock.lap("build")
     if options.memory_budget is not None:
         _require_budget(built, options.memory_budget)
@@ -191,10 +186,11 @@ def optimize_range(
     clock.lap("schedule")
     symbols = built.program.symbols
     faster = [at for schedule in schedules for at, _ in schedule.points]
-    compared = _compared_points(symbols, [*faster, *(at for at, _ in read.opened.special)])
+    compared = compared_points(symbols, [*faster, *(at for at, _ in read.opened.special)])
+    reference = reference_at(read, built, compared, options.verify, progress)
     session = built.session()
     try:
-        reference, error = _verified(read, built, session, compared, options.verify, progress)
+        error = verified(session, reference, progress)
         clock.lap("verify")
         points = _timed(built, session, symbols, progress)
         clock.lap("time")
@@ -207,7 +203,7 @@ def optimize_range(
             "model": read.source.name,
             "kept": "sequential",
             "ranges": ranges_of,
-            "reference": reference,
+            "reference": reference.source,
             "points": [asdict(point) for point in points],
             "schedules": [schedule.to_json() for schedule in schedules],
         }
@@ -223,22 +219,15 @@ def optimize_range(
         symbols=ranges_of,
         units=len(units.functions),
         kernels=len(built.program.kernels),
-        compared=tuple(compared) if reference else (),
+        compared=() if error is None else tuple(compared),
         error=error,
-        reference=reference,
+        reference=reference.source,
         special=read.opened.special,
         points=points,
         schedules=schedules,
         executable=executable,
         seconds=clock.seconds,
     )
-
-
-def inputs_at(built: BuiltModel, values: Values, seed: int = 0) -> dict[str, Array]:
-    """Return random inputs of an open program for these values of its symbols."""
-    from runtime_ext.execution.model_session import random_values
-
-    return random_values([at_values(port, values) for port in built.inputs], seed)
 
 
 def _require_budget(built: BuiltModel, budget: int) -> None:
@@ -310,83 +299,7 @@ def _scheduled(
         )
     if options.search.lanes == 1 or not policies:
         return built, ()
-    return with_range_schedules(built, opened, policies, inputs_at, clock, progress)
-
-
-def _compared_points(symbols: Sequence[Symbol], others: Sequence[Values]) -> list[Values]:
-    """Return the shapes where outputs are compared: ends, edges of tiles, random ones, others."""
-    random = Random(0)
-
-    def at(numbers: Sequence[int]) -> Values:
-        return {symbol.name: number for symbol, number in zip(symbols, numbers, strict=True)}
-
-    ends = [at(numbers) for numbers in product(*((s.least, s.most) for s in symbols))]
-    beside = at([min(s.least + 1, s.most) for s in symbols])
-    edges = [{**beside, s.name: n} for s in symbols for n in _EDGES if s.least <= n <= s.most]
-    hint = at([s.hint for s in symbols])
-    drawn = [at([random.randint(s.least, s.most) for s in symbols]) for _ in range(_RANDOM)]
-    every = [*ends, beside, *edges, hint, *drawn, *others]
-    return [dict(items) for items in dict.fromkeys(tuple(point.items()) for point in every)]
-
-
-def _verified(
-    read: OpenModel,
-    built: BuiltModel,
-    session: Any,
-    points: Sequence[Values],
-    verify: Verify,
-    progress: Progress,
-) -> tuple[str | None, float | None]:
-    """Return the framework that the program's outputs agree with, and the largest error."""
-    if verify is Verify.off:
-        return None, None
-    from runtime_ext.verification.expected import expected_outputs
-
-    samples = [Sample(inputs_at(built, point, seed)) for seed, point in enumerate(points)]
-    is_torch = read.source.form is Form.TORCH
-    # Indices that count from the end are ONNX's alone.
-    samples += [] if is_torch else _edges(read, built, points)
-    progress("computing the reference", 0, 1)
-    original = read.source.path if is_torch else read.proto
-    expected = expected_outputs(
-        original, [sample.inputs for sample in samples], _no_outputs, Verify.onnx
-    )
-    progress("computing the reference", 1, 1)
-    samples = [replace(s, outputs=o) for s, o in zip(samples, expected.outputs, strict=False)]
-    reference = Reference(
-        samples,
-        quantised=rounds(kinds(built.schedule.get("graph", {}))),
-        source=expected.source,
-    )
-    errors: list[tuple[float, float]] = []
-    for place, sample in enumerate(samples):
-        progress("comparing outputs", place, len(samples))
-        session.run(**sample.inputs)
-        outputs = [session.get_output(port.name) for port in session.outputs]
-        errors.append(verify_outputs("sequential", outputs, sample, reference))
-    progress("comparing outputs", len(samples), len(samples))
-    return expected.source, largest_errors(errors)[1]
-
-
-def _edges(read: OpenModel, built: BuiltModel, points: Sequence[Values]) -> list[Sample]:
-    """Return samples with infinities, ties and last indices, at two shapes."""
-    from tvm_ios.models.load import simplified
-    from tvm_ios.onnx.edge_inputs import edge_inputs
-
-    samples: list[Sample] = []
-    for point in (points[0], points[-1]):
-        shapes = {name: at_values(shape, point) for name, shape in read.shapes.items()}
-        simple = simplified(replace(read.source, shapes=shapes), read.proto)
-        edges = edge_inputs(simple.model, inputs_at(built, point), infinities=True)
-        samples += [] if edges is None else [Sample(edges, kind=EDGES)]
-    return samples
-
-
-def _no_outputs() -> Any:
-    raise UserError(
-        "nothing computes this model's outputs at several shapes: install onnxruntime, or compare "
-        "nothing by --verify off"
-    )
+    return with_range_schedules(built, opened, policies, clock, progress)
 
 
 def _timed(

@@ -20,6 +20,9 @@ from tvm_ios.shapes.extent import bounds
 #: Tiles that are multiplied and transformed together: with more, weights are read less often, but
 #: the products must stay in a second-level cache.
 _BLOCK = 24
+#: Transformed tiles of fewer bytes stay in a second-level cache between two kernels; so many at
+#: most lie on the stack of one.
+_NEAR_BYTES, _STACK_BYTES = 1 << 20, 320 * 1024
 #: Cycles of a vector operation of a transform, including its read or write.
 _TRANSFORM_CYCLES = 1.0
 
@@ -27,9 +30,11 @@ _TRANSFORM_CYCLES = 1.0
 def winograd_cut(spec: Contraction, outputs: int, isa: Isa) -> WinogradCut:
     """Return a convolution's cut: the register tile that wastes least, blocks of equal height.
 
+    It is one kernel where the transformed tiles would leave the caches before they are multiplied.
     Of open extents the cut is that of the largest shape.
     """
-    _, tiles = bounds(WinogradTiles(spec.batch, spec.window, spec.channels, outputs, 1).tiles)
+    one = WinogradTiles(spec.batch, spec.window, spec.channels, outputs, 1)
+    _, tiles = bounds(one.tiles)
     blocks = ceil(tiles / _BLOCK)
     block = ceil(tiles / blocks)
 
@@ -46,7 +51,11 @@ def winograd_cut(spec: Contraction, outputs: int, isa: Isa) -> WinogradCut:
     rows = most_pixels(vectors, isa)
     if blocks > 1:
         block = ceil(block / rows) * rows
-    return WinogradCut(outputs, block, rows, vectors, vectors * isa.lanes)
+    of_tile = one.positions * spec.channels * 4
+    together = min(block, _STACK_BYTES // (of_tile * rows) * rows)
+    if tiles * of_tile < _NEAR_BYTES or not together:
+        return WinogradCut(outputs, block, rows, vectors, vectors * isa.lanes)
+    return WinogradCut(outputs, together, rows, vectors, vectors * isa.lanes, is_fused=True)
 
 
 def direct_cycles(spec: Contraction, isa: Isa, rate: float) -> float:
@@ -81,7 +90,7 @@ def winograd_cycles(spec: Contraction, cut: WinogradCut, isa: Isa, rate: float) 
     written += by_row.outputs * operations(by_column.inverse, by_rows=False)
     written += tiles.positions + prod(tiles.extent)
     transforms = tiles.tiles * (ceil(spec.channels / lanes) * read + columns * written)
-    data = 2 * tiles.tiles * tiles.positions * spec.channels * 4
+    data = 0 if cut.is_fused else 2 * tiles.tiles * tiles.positions * spec.channels * 4
     return (
         wait * multiply_adds / rate
         + _TRANSFORM_CYCLES * transforms

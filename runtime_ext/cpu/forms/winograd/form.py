@@ -6,11 +6,16 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 
 from runtime_ext.cpu.forms.form import Form
+from runtime_ext.cpu.forms.winograd.convolution_writer import winograd_convolution
 from runtime_ext.cpu.forms.winograd.estimate import direct_cycles, winograd_cut, winograd_cycles
 from runtime_ext.cpu.forms.winograd.input_writer import winograd_input
 from runtime_ext.cpu.forms.winograd.output_writer import winograd_output
 from runtime_ext.cpu.forms.winograd.plan import WinogradCut, by_winograd, fits
-from runtime_ext.cpu.forms.winograd.spec import WinogradInput, WinogradOutput
+from runtime_ext.cpu.forms.winograd.spec import (
+    WinogradConvolution,
+    WinogradInput,
+    WinogradOutput,
+)
 from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.spec import Contraction
@@ -93,6 +98,10 @@ WINOGRAD = Form(
     "winograd",
     _all,
     _promising,
-    {WinogradInput: winograd_input, WinogradOutput: winograd_output},
+    {
+        WinogradConvolution: winograd_convolution,
+        WinogradInput: winograd_input,
+        WinogradOutput: winograd_output,
+    },
     fits_open=True,
 )

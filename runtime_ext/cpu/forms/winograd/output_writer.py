@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain, pairwise
 from math import ceil
@@ -12,7 +11,7 @@ from typing import Any
 from tvm import tirx
 
 from runtime_ext.cpu.forms.winograd.linear_map import CoefficientTable, Value, paired_columns
-from runtime_ext.cpu.forms.winograd.spec import WinogradOutput
+from runtime_ext.cpu.forms.winograd.spec import WinogradConvolution, WinogradOutput, WinogradTiles
 from runtime_ext.cpu.kernels.passes import Fetch, Passes
 from runtime_ext.cpu.kernels.tile_code import TileCode, regions
 from runtime_ext.isa.isa import Isa
@@ -45,11 +44,12 @@ def winograd_output(spec: WinogradOutput, isa: Isa) -> tuple[Any, int]:
     blocks = sum(part.blocks for part in parts)
     code = TileCode(spec.buffers, isa, symbols=symbols_in(spec))
     placed = _open_order if is_open(spec.tiles.blocks) else _order
-    place_of = placed(spec, code, blocks, width)
+    block_and_group = placed(spec, code, blocks, width)
     with code.tiles(blocks * spec.tiles.blocks) as tile:
-        block, group = place_of(tile)
-        writer = _Writer(spec, parts, isa, code, _Place(group, block))
-        writer.tile()
+        block, group = block_and_group(tile)
+        writer = ProductsWriter(spec, parts, isa, code, code.buffers[spec.data])
+        of_group = spec.tiles.positions * spec.tiles.block * spec.tiles.channels
+        writer.write(group, block, code.bind("of_group", group * of_group))
     return code.kernel()
 
 
@@ -74,28 +74,27 @@ def _open_order(spec: WinogradOutput, code: TileCode, blocks: int, width: int) -
     if more > 0:
         worth = code.extent(_FAR * tiles.tiles // weights)
         of_region = code.groups_of_a_region(worth, groups)
-        most = code.keep_index(tirx.Select(groups * more <= weights, integer(1, code.index), of_region))
+        most = code.keep_index(
+            tirx.Select(groups * more <= weights, integer(1, code.index), of_region)
+        )
     return lambda tile: code.block_and_open_group(tile, blocks, groups, most)
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """The position of a kernel's tile: the block of the convolution's tiles, and of channels."""
+class ProductsWriter:
+    """A writer of the code that multiplies a block of tiles, and transforms the products.
 
-    group: Index
-    block: Index
+    ``data`` is the buffer of the transformed tiles.
+    """
 
-
-class _Writer:
     def __init__(
         self,
-        spec: WinogradOutput,
+        spec: WinogradOutput | WinogradConvolution,
         parts: tuple[ChannelPart, ...],
         isa: Isa,
         code: TileCode,
-        place: _Place,
+        data: Any,
     ) -> None:
-        self.spec, self.parts, self.code, self.place = spec, parts, code, place
+        self.spec, self.parts, self.code, self.data = spec, parts, code, data
         self.buffers, self.lanes = code.buffers, isa.lanes
         self.width = spec.vectors * isa.lanes
         #: Elements from the products of one position to those of the next.
@@ -107,25 +106,28 @@ class _Writer:
         inverses = (by_row.inverse, by_column.inverse)
         self.table = CoefficientTable(code, inverses, halfway, isa.lanes)
 
-    def tile(self) -> None:
-        """Write all products, then all outputs."""
-        tiles, code, group = self.spec.tiles, self.code, self.place.group
-        code.blocks(group, tiles.tiles, tiles.block, lambda _, count: self._multiply(count))
-        first = code.bind("first", group * tiles.block)
-        count = code.extent(tiles.tiles)
-        if is_open(tiles.blocks) or tiles.blocks > 1:
-            count = tirx.min(tiles.block, count - first)
-        with code.loop("t", 0, count) as t:
-            number = code.bind("number", first + t)
-            self._outputs(t, number)
+    def write(self, group: Index, block: Index, origin: Index) -> None:
+        """Write a block of channels of a group: all products, then all outputs.
 
-    def _multiply(self, count: Index) -> None:
+        The transformed tiles of the group begin at element ``origin`` of their buffer.
+        """
+        tiles, code = self.spec.tiles, self.code
+        code.blocks(
+            group,
+            tiles.tiles,
+            tiles.block,
+            lambda _, count: self._multiply(count, block, origin),
+        )
+        first = code.bind("first", group * tiles.block)
+        with code.loop("t", 0, tiles_of(code, tiles, first)) as t:
+            self._outputs(t, code.bind("number", first + t), block)
+
+    def _multiply(self, count: Index, block: Index, origin: Index) -> None:
         """Write the products of all positions of ``count`` tiles."""
         tiles, code = self.spec.tiles, self.code
         with code.loop("position", 0, tiles.positions) as position:
-            data = (self.place.group * tiles.positions + position) * (tiles.block * tiles.channels)
-            data = code.bind("data", data)
-            run = code.bind("run", self.place.block * tiles.positions + position)
+            data = code.bind("data", origin + position * (tiles.block * tiles.channels))
+            run = code.bind("run", block * tiles.positions + position)
             weights = code.bind("weights", run * (tiles.channels * self.width))
             target = code.bind("target", position * self.pitch)
             known = count if isinstance(count, int) else tiles.block
@@ -194,17 +196,16 @@ class _Writer:
         line = [code.bind("w", load(weight, weights + v * lanes, lanes)) for v in range(vectors)]
         for p in range(rows):
             at = data + p * self.spec.tiles.channels
-            value = code.bind("x", load(self.buffers[self.spec.data], at, lanes, 0))
+            value = code.bind("x", load(self.data, at, lanes, 0))
             for v in range(vectors):
                 acc = accumulators[p * vectors + v]
                 code.store(acc, 0, load(acc, 0, lanes) + value * line[v], lanes)
 
-    def _outputs(self, t: Index, number: Index) -> None:
+    def _outputs(self, t: Index, number: Index, block: Index) -> None:
         """Write the outputs of a tile, part by part of the channels."""
-        tiles, code, block = self.spec.tiles, self.code, self.place.block
-        (rows, columns), (height, width) = tiles.grid, tiles.extent
-        line, column = divide(code, "line", number, columns, tiles.batch * rows)
-        image, row = divide(code, "image", line, rows, tiles.batch)
+        tiles, code = self.spec.tiles, self.code
+        height, width = tiles.extent
+        image, row, column = place_of(code, tiles, number)
         grid = (image, code.bind("y", row * height), code.bind("x", column * width))
         for part in self.parts:
             local = block - part.first_block if len(self.parts) > 1 or part.blocks > 1 else 0
@@ -294,6 +295,22 @@ class _Writer:
             for statement in self.spec.statements
             if statement.begin <= part.begin < statement.begin + statement.count
         ]
+
+
+def tiles_of(code: TileCode, tiles: WinogradTiles, first: Index) -> Index:
+    """Return how many tiles there are in the block that begins with number ``first``."""
+    count = code.extent(tiles.tiles)
+    if is_open(tiles.blocks) or tiles.blocks > 1:
+        return tirx.min(tiles.block, count - first)
+    return count
+
+
+def place_of(code: TileCode, tiles: WinogradTiles, number: Index) -> tuple[Index, Index, Index]:
+    """Return the image, the row and the column of a tile."""
+    rows, columns = tiles.grid
+    line, column = divide(code, "line", number, columns, tiles.batch * rows)
+    image, row = divide(code, "image", line, rows, tiles.batch)
+    return image, row, column
 
 
 def register_tiles(count: int, rows: int) -> list[tuple[int, int]]:

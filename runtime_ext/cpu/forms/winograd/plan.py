@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from runtime_ext.cpu.forms.winograd.spec import WinogradInput, WinogradOutput, WinogradTiles
+from runtime_ext.cpu.forms.winograd.spec import (
+    WinogradConvolution,
+    WinogradInput,
+    WinogradOutput,
+    WinogradTiles,
+)
 from runtime_ext.kernels.spec import Contraction, accesses
 from runtime_ext.units.placed import Placed
 from runtime_ext.units.unit import FormKernel
@@ -28,6 +33,8 @@ class WinogradCut:
     rows: int
     vectors: int
     width: int
+    #: Whether one kernel does all, a block after another.
+    is_fused: bool = False
 
 
 def fits(spec: Contraction, outputs: int) -> bool:
@@ -42,10 +49,10 @@ def fits(spec: Contraction, outputs: int) -> bool:
 
 
 def by_winograd(kernel: Placed[Contraction], cut: WinogradCut) -> list[Placed[FormKernel]]:
-    """Return two kernels of a convolution: one transforms the input, one multiplies and stores.
+    """Return the kernels of a convolution: one transforms the input, one multiplies and stores.
 
-    Its spec must fit (see :func:`fits`) and is not cut yet. The weights' storage gets the
-    transform, a new one the transformed input.
+    Or one does both. Its spec must fit (see :func:`fits`) and is not cut yet. The weights' storage
+    gets the transform, a new one the transformed input.
     """
     spec = kernel.spec
     tiles = WinogradTiles(spec.batch, spec.window, spec.channels, cut.outputs, cut.block)
@@ -55,28 +62,34 @@ def by_winograd(kernel: Placed[Contraction], cut: WinogradCut) -> list[Placed[Fo
     pack = packing(weight.shape, spec.parts, cut.width)
     weight.shape = pack.shape(weight.shape)
     weight.transform = ParamTransform((*weight.transform.steps, *step.steps, *pack.steps))
-    transformed = kernel.add(Storage(Role.SCRATCH, 0, tiles.shape))
-    source = kernel.storage(spec.data.buffer)
-    first = WinogradInput(
-        (source.physical, tiles.shape), tiles, replace(spec.data, buffer=0), spec.prologue
-    )
     # The second kernel reads the input only if a statement adds it.
     read = dict.fromkeys(access.buffer for access in accesses(spec.statements))
     used = [spec.weight, *(buffer for buffer in read if buffer != spec.weight)]
+    statements = tuple(
+        statement.mapped(lambda at: replace(at, buffer=1 + used.index(at.buffer)))
+        for statement in spec.statements
+    )
+    shapes = tuple(kernel.storage(buffer).physical for buffer in used)
+    places = tuple(kernel.places[buffer] for buffer in used)
+    data, read_place = kernel.storage(spec.data.buffer), kernel.places[spec.data.buffer]
+    access = replace(spec.data, buffer=0)
+    cut_products = {"weight": 1, "parts": spec.parts, "rows": cut.rows, "vectors": cut.vectors}
+    if cut.is_fused:
+        whole = WinogradConvolution(
+            (data.physical, *shapes),
+            tiles,
+            access,
+            spec.prologue,
+            statements=statements,
+            **cut_products,
+        )
+        return [kernel.beside(whole, (read_place, *places))]
+    transformed = kernel.add(Storage(Role.SCRATCH, 0, tiles.shape))
+    first = WinogradInput((data.physical, tiles.shape), tiles, access, spec.prologue)
     second = WinogradOutput(
-        (tiles.shape, *(kernel.storage(buffer).physical for buffer in used)),
-        tiles,
-        data=0,
-        weight=1,
-        parts=spec.parts,
-        rows=cut.rows,
-        vectors=cut.vectors,
-        statements=tuple(
-            statement.mapped(lambda at: replace(at, buffer=1 + used.index(at.buffer)))
-            for statement in spec.statements
-        ),
+        (tiles.shape, *shapes), tiles, data=0, statements=statements, **cut_products
     )
     return [
-        kernel.beside(first, (kernel.places[spec.data.buffer], transformed)),
-        kernel.beside(second, (transformed, *(kernel.places[buffer] for buffer in used))),
+        kernel.beside(first, (read_place, transformed)),
+        kernel.beside(second, (transformed, *places)),
     ]

@@ -115,3 +115,22 @@ class WinogradOutput:
     vectors: int
     #: The statements that store an output (``acc``).
     statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WinogradConvolution:
+    """The kernel that does the work of both, a block of tiles after another.
+
+    The transformed tiles of a block stay in the caches of the lane that multiplies them. Fields are
+    those of :class:`WinogradInput` and :class:`WinogradOutput`.
+    """
+
+    buffers: tuple[PhysicalShape, ...]
+    tiles: WinogradTiles
+    data: Access
+    prologue: Expr
+    weight: int
+    parts: tuple[int, ...]
+    rows: int
+    vectors: int
+    statements: tuple[Statement, ...]
