@@ -23,6 +23,8 @@ _BLOCK = 24
 #: Transformed tiles of fewer bytes stay in a second-level cache between two kernels; so many at
 #: most lie on the stack of one.
 _NEAR_BYTES, _STACK_BYTES = 1 << 20, 320 * 1024
+#: One kernel reads all weights for each block: for fewer tiles that takes longer.
+_LEAST_FUSED = 18
 #: Cycles of a vector operation of a transform, including its read or write.
 _TRANSFORM_CYCLES = 1.0
 
@@ -53,7 +55,7 @@ def winograd_cut(spec: Contraction, outputs: int, isa: Isa) -> WinogradCut:
         block = ceil(block / rows) * rows
     of_tile = one.positions * spec.channels * 4
     together = min(block, _STACK_BYTES // (of_tile * rows) * rows)
-    if tiles * of_tile < _NEAR_BYTES or not together:
+    if tiles * of_tile < _NEAR_BYTES or together < _LEAST_FUSED:
         return WinogradCut(outputs, block, rows, vectors, vectors * isa.lanes)
     return WinogradCut(outputs, together, rows, vectors, vectors * isa.lanes, is_fused=True)
 

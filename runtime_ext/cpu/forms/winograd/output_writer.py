@@ -12,7 +12,7 @@ from tvm import tirx
 
 from runtime_ext.cpu.forms.winograd.linear_map import CoefficientTable, Value, paired_columns
 from runtime_ext.cpu.forms.winograd.spec import WinogradConvolution, WinogradOutput, WinogradTiles
-from runtime_ext.cpu.kernels.passes import Fetch, Passes
+from runtime_ext.cpu.kernels.passes import Fetch, Passes, fetch_nothing
 from runtime_ext.cpu.kernels.tile_code import TileCode, regions
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index, constant, integer, load
@@ -130,41 +130,39 @@ class ProductsWriter:
             run = code.bind("run", block * tiles.positions + position)
             weights = code.bind("weights", run * (tiles.channels * self.width))
             target = code.bind("target", position * self.pitch)
-            known = count if isinstance(count, int) else tiles.block
-            heights = register_tiles(known, self.spec.rows)
-            passes = Passes(
-                self.buffers[self.spec.weight],
-                tiles.channels * self.width,
-                sum(number for _, number in heights),
-            )
 
-            def multiply(rows: int, row: Index, nth: Index) -> None:
-                row, fetch = code.bind("row", row), partial(passes.fetch, code, run, nth)
+            def multiply(rows: int, row: Index, fetch: Fetch) -> None:
+                row = code.bind("row", row)
                 self._register_tile(data + row * tiles.channels, weights, rows, target, row, fetch)
 
             if isinstance(count, int):
-                begin = done = 0
+                heights = register_tiles(count, self.spec.rows)
+                number, begin, done = sum(number for _, number in heights), 0, 0
+                weight = self.buffers[self.spec.weight]
+                passes = Passes(weight, tiles.channels * self.width, number)
                 for rows, number in heights:
                     with code.loop("r", 0, number) as r:
-                        multiply(rows, begin + r * rows, done + r)
+                        fetch = partial(passes.fetch, code, run, done + r)
+                        multiply(rows, begin + r * rows, fetch)
                     begin, done = begin + rows * number, done + number
             else:
                 self._open_count(count, multiply)
 
-    def _open_count(self, count: Index, multiply: Callable[[int, Index, Index], None]) -> None:
+    def _open_count(self, count: Index, multiply: Callable[[int, Index, Fetch], None]) -> None:
         """Write register tiles for a number of tiles that depends on the shape.
 
-        The last one may have rows beyond this number: their products are not read.
+        The last one may have rows beyond this number: their products are not read. Passes of
+        different lengths prefetch nothing: they were slower when they did.
         """
         code, rows = self.code, self.spec.rows
         whole = code.bind("whole", tirx.truncdiv(count, rows))
         with code.loop("r", 0, whole) as r:
-            multiply(rows, r * rows, r)
+            multiply(rows, r * rows, fetch_nothing)
         left = code.bind("left", count - whole * rows)
         sizes = sorted({ceil(rows * part / _TAILS) for part in range(1, _TAILS + 1)})
         for before, size in pairwise([0, *sizes]):
             with code.branch(tirx.all(left > before, left <= size)):
-                multiply(size, whole * rows, whole)
+                multiply(size, whole * rows, fetch_nothing)
 
     def _register_tile(
         self, data: Index, weights: Index, rows: int, target: Index, row: Index, fetch: Fetch
