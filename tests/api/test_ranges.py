@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,7 @@ def test_a_program_that_computes_something_else_is_not_kept(
     def shifted(*_: object) -> Any:
         raise VerificationError("the outputs differ")
 
-    monkeypatch.setattr("tvm_ios.api.ranges.verify_outputs", shifted)
+    monkeypatch.setattr("tvm_ios.api.range_outputs.verify_outputs", shifted)
     with pytest.raises(VerificationError):
         optimize_range(str(path), RANGES, tmp_path / "out", _options(1))
     assert not (tmp_path / "out").exists()
@@ -156,3 +157,82 @@ def test_a_model_that_is_no_one_graph_in_the_range_is_refused(tmp_path: Path) ->
     onnx.save(bert(), path)
     with refused(OpenExtentError, "sequence"):
         optimize_range(str(path), parse_ranges(["input_ids:1..8,1..64"]), None, _options(1))
+
+
+@pytest.fixture
+def convolutions(tmp_path: Path) -> str:
+    """Two convolutions of images of any size, with enough channels for Winograd's filtering."""
+    d = Drawing()
+    x = d.input("x", 1, 32, "height", "width")
+    for _ in range(2):
+        x = d.op("Relu", d.op("Conv", x, d.normal(32, 32, 3, 3), pads=[1, 1, 1, 1]))
+    path = tmp_path / "convolutions.onnx"
+    onnx.save(d.finished({"y": x}), path)
+    return str(path)
+
+
+IMAGES = parse_ranges(["x:1,32,16..64,16..64"])
+
+
+def _timed_as(monkeypatch: pytest.MonkeyPatch, fastest: str) -> None:
+    """Let every unit be fastest in one form."""
+    from tvm_ios.measuring.chosen_forms import ChosenForms
+
+    def compiled(self: Any, pieces: Any, progress: Any = None) -> None:
+        forms = self._kernels.compile_forms({str(i): self._source(u) for i, u in enumerate(pieces)})
+        for i, units in enumerate(pieces):
+            timed = {f.key: (f, 0.5 if f.name == fastest else 1.0) for f in forms[str(i)]}
+            self._compiled.timed[units] = timed
+
+    monkeypatch.setattr(ChosenForms, "compile", compiled)
+
+
+def test_units_have_the_form_that_is_fastest_in_the_range(
+    convolutions: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _timed_as(monkeypatch, "winograd-4")
+    result = optimize_range(convolutions, IMAGES, tmp_path / "out", _options(2, policies=()))
+    assert result.forms == {"winograd-4": 2}
+    assert result.left_out == ""
+    assert result.error is not None
+    assert result.error < 1e-4
+    saved = load(tmp_path / "out")
+    assert set(saved.schedule["kernels"].values()) == {"winograd-4"}
+    session = onnxruntime.InferenceSession(convolutions)
+    for executor in ("native", "poisoning"):
+        with closing(saved.session(executor)) as ours:
+            for height, width in ((16, 16), (64, 64), (33, 18), (17, 61)):
+                x = np.random.default_rng(0).standard_normal((1, 32, height, width), np.float32)
+                (want,) = session.run(None, {"x": x})
+                ours.run(x=x)
+                assert output_errors([ours.get_output(0)], [want])[1] < 1e-4
+
+
+@pytest.mark.parametrize(("verify", "why"), [(Verify.off, "nothing is compared"), (None, "differ")])
+def test_forms_that_round_too_much_are_left_out(
+    convolutions: str, verify: Verify | None, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _timed_as(monkeypatch, "winograd-6")
+    monkeypatch.setattr("tvm_ios.api.range_outputs.LARGEST", 1e-9)
+    given = {} if verify is None else {"verify": verify}
+    result = optimize_range(convolutions, IMAGES, None, _options(1, **given))
+    assert result.forms == {}
+    assert "winograd-6 left out" in result.left_out
+    assert why in result.left_out
+
+
+def test_a_budget_that_only_the_direct_kernels_hold_leaves_the_forms_out(
+    convolutions: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def peak(**others: Any) -> tuple[int, Any]:
+        result = optimize_range(convolutions, IMAGES, None, _options(1, **others))
+        return max(point.arena for point in result.points), result.forms
+
+    monkeypatch.setattr("runtime_ext.cpu.forms.winograd.estimate._NEAR_BYTES", 1 << 40)
+    _timed_as(monkeypatch, "")
+    direct, _ = peak()
+    _timed_as(monkeypatch, "winograd-4")
+    filtered, forms = peak()
+    assert filtered > direct
+    assert forms
+    assert peak(memory_budget=direct) == (direct, {})

@@ -57,6 +57,7 @@ def test_the_table_shows_the_range_and_the_times_in_it(model: str, tmp_path: Pat
         (("--policy", "ios"), "--policy"),
         (("--batch", "2"), "--batch"),
         (("--target", "cuda"), "--target"),
+        (("--measure", "full"), "options of the search"),
     ],
 )
 def test_options_of_programs_of_one_shape_are_refused(

@@ -51,16 +51,8 @@ def exact_enough(
         elif reference.tolerance.relative > ROUNDING:
             return candidates, ()
     programs = _Candidates(module, candidates, reference, names, report)
-    left_out, error = leave_out_inexact(programs, reference, names, largest)
-    if not left_out:
-        return candidates, ()
-    if reference.source is None:
-        why = "nothing is compared"
-    elif isinf(error):
-        why = "integers, truth values or infinities of the outputs differed"
-    else:
-        why = f"outputs differed by {error:.1e}"
-    return programs.candidates, (f"{', '.join(left_out)} left out: {why}",)
+    told = leave_out_inexact(programs, reference, names, largest)
+    return programs.candidates, (told,) if told else ()
 
 
 class Programs(Protocol):
@@ -88,10 +80,10 @@ def leave_out_inexact(
     reference: Reference,
     names: Sequence[str] = INEXACT,
     largest: float = LARGEST,
-) -> tuple[list[str], float]:
+) -> str:
     """Leave forms out of programs, the least exact first, until the outputs are exact enough.
 
-    Return the names of those that are left out, and the error of the outputs with them.
+    Return a sentence on those that are left out, empty if none is.
     """
     left_out: list[str] = []
     first = 0.0
@@ -110,7 +102,15 @@ def leave_out_inexact(
             first = first or error
         left_out.append(name)
         programs.leave_out(name)
-    return left_out, first
+    if not left_out:
+        return ""
+    if reference.source is None:
+        why = "nothing is compared"
+    elif isinf(first):
+        why = "integers, truth values or infinities of the outputs differed"
+    else:
+        why = f"outputs differed by {first:.1e}"
+    return f"{', '.join(left_out)} left out: {why}"
 
 
 class _Candidates:

@@ -8,7 +8,7 @@ from itertools import product
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tvm_ios.api.exactness import ROUNDING, error_of, leave_out_inexact
+from tvm_ios.api.exactness import LARGEST, ROUNDING, error_of, leave_out_inexact
 from tvm_ios.contest.outputs import (
     EDGES,
     Reference,
@@ -115,18 +115,19 @@ def exact_enough(
     points: Sequence[Values],
     verify: Verify,
     progress: Progress,
-) -> BuiltModel:
+) -> tuple[BuiltModel, str]:
     """Build the program of the chosen forms, without those that round too much.
 
-    Outputs are compared at some shapes.
+    Outputs are compared at some shapes. Return a sentence on forms that are left out, too.
     """
-    programs = _Sequential(opened)
+    programs, told = _Sequential(opened), ""
     if opened.kernels:
         built = programs.built
-        programs.reference = reference_at(read, built, points, verify, progress, edges=False)
-        if programs.reference.tolerance.relative <= ROUNDING:
-            leave_out_inexact(programs, programs.reference)
-    return programs.built
+        reference = reference_at(read, built, points, verify, progress, edges=False)
+        programs.reference = reference
+        if reference.source is None or reference.tolerance.relative <= ROUNDING:
+            told = leave_out_inexact(programs, reference, largest=LARGEST)
+    return programs.built, told
 
 
 class _Sequential:

@@ -221,7 +221,8 @@ def _found(
                 continue
             program = replace(built.program, lanes=lanes)
             model = replace(built, program=program, memory=plan_open_memory(program))
-            data = schedule.to_json(search.problem.units)
+            named = replace(schedule, kernels=opened.kernels)
+            data = named.to_json(search.problem.units)
             candidates[lanes] = _Candidate(policy, point, model, data)
     progress("searching at shapes", len(points), len(points))
     return list(candidates.values())

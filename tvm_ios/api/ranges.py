@@ -27,6 +27,7 @@ from tvm_ios.clock import Clock
 from tvm_ios.errors import MemoryBudgetError, UserError
 from tvm_ios.files.byte_sizes import size_text
 from tvm_ios.progress import Progress, silent
+from tvm_ios.schedule.named_kernels import units_by_kernel
 from tvm_ios.shapes.extent import Symbol, symbols_in
 from tvm_ios.shapes.fitting import Values, values_text
 from tvm_ios.shapes.ranges import Range, Ranges, typical_shapes
@@ -84,6 +85,10 @@ class RangeResult:
         reason. The program was compared there too.
     points
         Shapes at which it was timed.
+    forms
+        For each form of units other than the default, such as ``winograd-4``, its number of units.
+    left_out
+        A sentence on forms that round too much for this model, or empty.
     schedules
         Schedules that it has in boxes of the range; elsewhere units run one after another.
     executable
@@ -103,6 +108,8 @@ class RangeResult:
     reference: str | None
     special: tuple[tuple[Values, str], ...]
     points: tuple[TimedPoint, ...]
+    forms: Mapping[str, int]
+    left_out: str
     schedules: tuple[KeptSchedule, ...]
     executable: Path | None
     seconds: Mapping[str, float]
@@ -125,9 +132,10 @@ def optimize_range(
 ) -> RangeResult:
     """Compile a model once for all shapes in the ranges of its inputs.
 
-    Its units run one after another, each on all lanes, but in boxes of the range where a schedule
-    is surely faster: schedules are searched at points of it. The outputs are compared at the ends
-    of the range, at these points and at random shapes.
+    Each unit has the form, such as a convolution by Winograd's filtering, that is fastest in the
+    mean of three shapes. Units run one after another, each on all lanes, but in boxes of the range
+    where a schedule is surely faster: schedules are searched at points of it. The outputs are
+    compared at the ends of the range, at these points and at random shapes.
 
     Parameters
     ----------
@@ -177,11 +185,12 @@ def optimize_range(
     )
     opened = OpenSearch(units, backend, leaving_out_little(search), progress)
     typical = typical_shapes(symbols_in(tuple(read.shapes.values())))
-    opened.choose_forms(typical, progress)
-    built = exact_enough(read, opened, typical[:2], options.verify, progress)
+    if clock.left > 0:
+        opened.choose_forms(typical, progress)
+    built, left_out = exact_enough(read, opened, typical[:2], options.verify, progress)
     clock.lap("build")
     if options.memory_budget is not None:
-        _require_budget(built, options.memory_budget)
+        built = _within_budget(built, opened, options.memory_budget)
     built, schedules = _scheduled(built, opened, options, clock, progress)
     clock.lap("schedule")
     symbols = built.program.symbols
@@ -224,10 +233,28 @@ def optimize_range(
         reference=reference.source,
         special=read.opened.special,
         points=points,
+        forms=units_by_kernel(opened.kernels),
+        left_out=left_out,
         schedules=schedules,
         executable=executable,
         seconds=clock.seconds,
     )
+
+
+def _within_budget(built: BuiltModel, opened: OpenSearch, budget: int) -> BuiltModel:
+    """Return the program, without forms if it fits into a budget of bytes so alone.
+
+    Raise MemoryBudgetError if it does not.
+    """
+    try:
+        _require_budget(built, budget)
+    except MemoryBudgetError:
+        if not opened.kernels:
+            raise
+        opened.kernels = {}
+        built = opened.build()
+        _require_budget(built, budget)
+    return built
 
 
 def _require_budget(built: BuiltModel, budget: int) -> None:

@@ -197,6 +197,7 @@ def optimize(
             model[0],
             of_range,
             output,
+            winograd=measuring.winograd,
             policy=policy,
             lanes=lanes,
             arch=arch,

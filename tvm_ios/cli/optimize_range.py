@@ -13,6 +13,7 @@ from tvm_ios.cli.frame.output import Reporting, print_json, progress_bars
 from tvm_ios.cli.options.search_options import (
     CompileOptions,
     MeasuringOptions,
+    Winograd,
     chosen_policies,
     search_options,
 )
@@ -42,7 +43,7 @@ def shapes_of_range(
         **others,
         "MODEL...": len(models) > 1,
         "--target, --dialect and --precision": compiled != CompileOptions(),
-        "options of the search": measuring != MeasuringOptions(),
+        "options of the search": measuring != MeasuringOptions(winograd=measuring.winograd),
     }
     if has_range(shapes):
         refuse("it is for programs of one shape, and --shape has a range", refused)
@@ -62,6 +63,7 @@ def optimize_range_command(
     shapes: Sequence[str],
     output: Path | None,
     *,
+    winograd: Winograd,
     policy: str | None,
     lanes: str | None,
     arch: str | None,
@@ -88,7 +90,7 @@ def optimize_range_command(
         raise wrong_use("--shape", error) from error
     search = search_options(
         max(lane_counts, default=None),
-        MeasuringOptions(),
+        MeasuringOptions(winograd=winograd),
         arch=archs[0] if len(archs) == 1 else None,
         time_limit=time_limit,
         runs_here=not deploys,

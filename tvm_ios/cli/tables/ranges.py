@@ -10,6 +10,7 @@ from rich.table import Table
 
 from tvm_ios.cli.frame.output import console, counted
 from tvm_ios.files.byte_sizes import size_text
+from tvm_ios.schedule.named_kernels import kernels_text
 from tvm_ios.shapes.fitting import values_text
 
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ def print_range(result: RangeResult) -> None:
         numbers = (str(point.values[name]) for name in result.symbols)
         table.add_row(*numbers, f"{point.latency * 1e3:.3f}", size_text(point.arena))
     out.print(table)
+    if result.forms:
+        out.print(f"kernels of a name: {kernels_text(result.forms)}")
+    if result.left_out:
+        out.print(escape(result.left_out))
     for text in schedule_texts(result.to_json()["schedules"]):
         out.print(escape(text))
     if result.error is None:
