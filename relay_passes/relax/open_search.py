@@ -30,8 +30,9 @@ from tvm_ios.shapes.fitting import Values, values_text
 
 _Units = tuple[int, ...]
 _Forms = tuple[CompiledUnit, ...]
-#: A form must gain more than this share, in the mean of shapes.
-_MARGIN = 0.03
+#: A form must gain more than this share, in the mean of shapes, and take less than this multiple of
+#: the default's time at each of them.
+_MARGIN, _SLOWEST = 0.03, 1.1
 
 
 class OpenSearch:
@@ -71,9 +72,10 @@ class OpenSearch:
 
     @unequal_if_undecided()
     def choose_forms(self, shapes: Sequence[Values], progress: Progress = silent) -> None:
-        """Time the forms of units at shapes, and choose for each unit the one that is faster.
+        """Time the forms of units at shapes, and choose for each unit the fastest in their mean.
 
-        A unit has one form at all shapes, because each has weights of its own.
+        It is not much slower than the default at any of them. A unit has one form at all shapes,
+        because each has weights of its own.
         """
         several = [units for units, forms in self._forms.items() if len(forms) > 1]
         for number, values in enumerate(shapes if several else ()):
@@ -97,7 +99,11 @@ class OpenSearch:
     def _choose(self) -> None:
         self.kernels = {}
         for unit, ratios in self._ratios.items():
-            means = {name: statistics.geometric_mean(each) for name, each in ratios.items()}
+            means = {
+                name: statistics.geometric_mean(each)
+                for name, each in ratios.items()
+                if max(each) < _SLOWEST
+            }
             best = min(means, key=lambda name: means[name])
             if means[best] < 1 - _MARGIN:
                 self.kernels[unit] = best

@@ -120,33 +120,31 @@ def exact_enough(
 
     Outputs are compared at some shapes. Return a sentence on forms that are left out, too.
     """
-    programs, told = _Sequential(opened), ""
-    if opened.kernels:
-        built = programs.built
-        reference = reference_at(read, built, points, verify, progress, edges=False)
-        programs.reference = reference
-        if reference.source is None or reference.tolerance.relative <= ROUNDING:
-            told = leave_out_inexact(programs, reference, largest=LARGEST)
+    built = opened.build()
+    if not opened.kernels:
+        return built, ""
+    reference = reference_at(read, built, points, verify, progress, edges=False)
+    if reference.source is not None and reference.tolerance.relative > ROUNDING:
+        return built, ""
+    programs = _Sequential(opened, built, reference)
+    told = leave_out_inexact(programs, reference, largest=LARGEST)
     return programs.built, told
 
 
 class _Sequential:
     """The sequential program of a range, as :func:`leave_out_inexact` takes it."""
 
-    reference: Reference
-
-    def __init__(self, opened: OpenSearch) -> None:
-        self._opened = opened
-        self.built = opened.build()
+    def __init__(self, opened: OpenSearch, built: BuiltModel, reference: Reference) -> None:
+        self._opened, self.built, self._reference = opened, built, reference
 
     def uses(self, names: Sequence[str]) -> bool:
         return not set(names).isdisjoint(self._opened.kernels.values())
 
     def error(self) -> float:
-        return error_of(self.built, self.reference)
+        return error_of(self.built, self._reference)
 
     def direct_error(self) -> float:
-        return error_of(self._opened.build(kernels={}), self.reference)
+        return error_of(self._opened.build(kernels={}), self._reference)
 
     def leave_out(self, name: str) -> None:
         self._opened.leave_out(name)
