@@ -141,12 +141,8 @@ def _faster_chains(
     prepared: Prepared, schedule: Schedule, options: SearchOptions
 ) -> Sequence[Chain]:
     """Return the chains of units that are measured to be faster than the units."""
-    timer = MeasuredModule(RelaxUnits(prepared, options)).timer
-    found = possible_chains(prepared.units, schedule.stages, timer.chains.kernels)
-    units = sorted({unit for _, chain in found for unit in chain})
-    # At once, because kernels are compiled in parallel.
-    timer.forms.compile([(unit,) for unit in units])
-    return timer.chains.chained(schedule, None).chains
+    chains = MeasuredModule(RelaxUnits(prepared, options)).timer.chains
+    return chains.chained(schedule, None).chains
 
 
 def open_units(
