@@ -23,7 +23,7 @@ OTHERS += ["openvino"] if importlib.util.find_spec("openvino") is not None else 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("models") / "bert.onnx"
-    onnx.save(bert(), path)
+    onnx.save(bert(layers=1), path)
     return path
 
 
