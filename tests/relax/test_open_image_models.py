@@ -24,6 +24,7 @@ from runtime_ext.unit_build import build_units
 from tests.dynamic_models.detection import dbnet
 from tests.dynamic_models.drawing import Drawing
 from tests.dynamic_models.dynamic import unet
+from tests.fast_run import crossed
 from tvm_ios.schedule.chained_schedule import possible_chains
 from tvm_ios.shapes.ranges import parse_ranges
 
@@ -148,8 +149,7 @@ def test_classifiers_of_any_batch_of_one_size(make: Callable[[], Any]) -> None:
         check(make, "image:1..16,3,28,28", (batch, 3, 28, 28))
 
 
-@pytest.mark.parametrize("side", [20, 100])
-@pytest.mark.parametrize("from_the_end", [False, True])
+@pytest.mark.parametrize(("side", "from_the_end"), crossed([20, 100], [False, True]))
 def test_chains_of_any_batch(
     side: int, from_the_end: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
