@@ -98,7 +98,7 @@ class Fitting:
                     found.append(fitted + (numbers[0] - evaluate(fitted, self._points[0])))
             if found:
                 break
-        for other in found[1:]:
+        for other in reversed(found[1:]):
             with noted_guards() as guards:
                 equal = found[0] == other
             if guards or not equal:
