@@ -25,7 +25,9 @@ from tests.dynamic_models.detection import dbnet
 from tests.dynamic_models.drawing import Drawing
 from tests.dynamic_models.dynamic import unet
 from tests.fast_run import crossed
+from tests.refusals import refused
 from tvm_ios.schedule.chained_schedule import possible_chains
+from tvm_ios.shapes.extent import OpenExtentError
 from tvm_ios.shapes.ranges import parse_ranges
 
 SIZE = ("height", "width")
@@ -88,6 +90,33 @@ def cells() -> Any:
     return d.finished({"boxes": d.op("Add", d.op("Concat", *found, axis=2), place)})
 
 
+def _size(d: Drawing, x: str) -> str:
+    """The shape of eight maps of the size of others."""
+    return d.op("Concat", d.ints(1, 8), d.extent(x, 2), d.extent(x, 3), axis=0)
+
+
+def pyramid() -> Any:
+    """A map of a quarter of the size, enlarged to that of a half, and this to the image's."""
+    d = Drawing()
+    image = d.input("image", 1, 3, *SIZE)
+    half = d.conv_relu(image, 3, 8, stride=2)
+    x = d.conv_relu(half, 8, 8, stride=2)
+    how = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    near = d.op("Resize", x, "", "", _size(d, half), outputs=1, **how)
+    x = d.op("Add", near, half)
+    x = d.conv2(d.op("Resize", x, "", "", _size(d, image), mode="linear"), 8, 4)
+    least = d.op("Sub", d.op("ReduceMax", x, keepdims=0), d.const(np.float32(2)))
+    return d.finished({"map": d.op("Clip", x, least)})
+
+
+def rounded() -> Any:
+    """A map that is enlarged to the size of another, by the pixels that are nearest."""
+    d = Drawing()
+    image = d.input("image", 1, 3, *SIZE)
+    x = d.conv_relu(image, 3, 8, stride=2)
+    return d.finished({"map": d.op("Resize", x, "", "", _size(d, image), nearest_mode="ceil")})
+
+
 @cache
 def sessions(make: Callable[[], Any], ranges: str, lanes: int) -> tuple[Any, Any]:
     """A model's session in a range, whose memory is poisoned, and ONNX Runtime's."""
@@ -141,6 +170,25 @@ def test_maps_of_any_size(make: Callable[[], Any]) -> None:
     run()
     for corner in ((1, 3, 32, 32), (1, 3, 160, 160), (1, 3, 32, 160)):
         check(make, ranges, corner)
+
+
+def test_maps_are_enlarged_to_sizes_that_were_halved_by_rounding() -> None:
+    ranges = "image:1,3,9..80,9..80"
+
+    @settings(max_examples=10, deadline=None)
+    @given(st.integers(9, 80), st.integers(9, 80))
+    def run(height: int, width: int) -> None:
+        check(pyramid, ranges, (1, 3, height, width))
+
+    run()
+    for corner in ((1, 3, 9, 9), (1, 3, 80, 80), (1, 3, 9, 80)):
+        check(pyramid, ranges, corner)
+
+
+def test_a_nearest_pixel_that_rounding_may_miss_is_refused() -> None:
+    with refused(OpenExtentError, "nearest pixel", "half_pixel, ceil"):
+        # Of these sizes none has a result pixel half-way between two of the half's.
+        sessions(rounded, "image:1,3,11..79:4,11..79:4", 1)
 
 
 @pytest.mark.parametrize("make", [resnet, mobilenet])
