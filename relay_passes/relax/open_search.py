@@ -31,7 +31,7 @@ _Units = tuple[int, ...]
 class OpenSearch:
     """The compiled units of a range, of which schedules are searched at single shapes.
 
-    The costs are those of the range's own kernels, so nothing more is compiled.
+    Costs are measured with the range's own kernels: nothing more is compiled.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class _KernelsAt:
         return 0
 
     def keep(self, forms: Sequence[CompiledUnit], best: CompiledUnit) -> None:
-        """Keep the only form."""
+        """Do nothing: each unit has one form."""
 
     def function(self, symbol: str) -> Any:
         """Return the function of a kernel's symbol."""
