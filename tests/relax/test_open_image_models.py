@@ -109,6 +109,15 @@ def pyramid() -> Any:
     return d.finished({"map": d.op("Clip", x, least)})
 
 
+def padded() -> Any:
+    """A map whose borders are copies: reflected, repeated, and those of the other side."""
+    d = Drawing(opset=19)
+    x = d.conv_relu(d.input("image", 1, 3, *SIZE), 3, 8)
+    for mode, widths in (("reflect", (1, 3, 2, 0)), ("edge", (2, 1, 0, 1)), ("wrap", (0, 2, 1, 1))):
+        x = d.op("Pad", x, d.ints(0, 0, *widths[:2], 0, 0, *widths[2:]), mode=mode)
+    return d.finished({"map": d.op("Conv", x, d.scaled(4, 8, 3, 3))})
+
+
 def rounded() -> Any:
     """A map that is enlarged to the size of another, by the pixels that are nearest."""
     d = Drawing()
@@ -172,17 +181,18 @@ def test_maps_of_any_size(make: Callable[[], Any]) -> None:
         check(make, ranges, corner)
 
 
-def test_maps_are_enlarged_to_sizes_that_were_halved_by_rounding() -> None:
+@pytest.mark.parametrize("make", [pyramid, padded])
+def test_maps_of_sizes_without_a_step(make: Callable[[], Any]) -> None:
     ranges = "image:1,3,9..80,9..80"
 
     @settings(max_examples=10, deadline=None)
     @given(st.integers(9, 80), st.integers(9, 80))
     def run(height: int, width: int) -> None:
-        check(pyramid, ranges, (1, 3, height, width))
+        check(make, ranges, (1, 3, height, width))
 
     run()
     for corner in ((1, 3, 9, 9), (1, 3, 80, 80), (1, 3, 9, 80)):
-        check(pyramid, ranges, corner)
+        check(make, ranges, corner)
 
 
 def test_a_nearest_pixel_that_rounding_may_miss_is_refused() -> None:
