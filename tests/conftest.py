@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.brief import compile_quickly, take_first_samples
+from tests.brief import compile_quickly, search_ranges_briefly, take_first_samples
 from tests.fast_run import declare_fast, examples, is_fast
 
 # TVM reads this once, when its thread pool starts.
@@ -36,6 +36,7 @@ def quick_searches() -> Iterator[None]:
         take_first_samples(patch.setattr)
         if is_fast():
             compile_quickly(patch.setattr)
+            search_ranges_briefly(patch.setattr)
         yield
 
 

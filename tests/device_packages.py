@@ -22,7 +22,7 @@ from tvm_ios.measuring.timing_device import Timed, Timing, UntimedError
 class Abacus:
     name, version, gpu = "abacus", "2", load_device("rtx2080ti")
     arch, lanes, persistent = "compute_75", 4, True
-    timing = Timing(launch_overhead=0.0, edge_latency=1e-6)
+    timing = Timing(launch_overhead=0.0)
     asked = []
 
     def time(self, graph):

@@ -38,7 +38,7 @@ _MARGIN, _SLOWEST = 0.03, 1.1
 class OpenSearch:
     """The compiled units of a range, of which schedules are searched at single shapes.
 
-    The costs are those of the range's own kernels, so nothing more is compiled.
+    Costs are measured with the range's own kernels: nothing more is compiled.
 
     Attributes
     ----------

@@ -50,7 +50,7 @@ class OpenUnits:
 
     #: The units, whose types have variables for open extents.
     units: ScheduledUnits
-    #: The shapes that they were compared with, as values of the symbols.
+    #: The shapes at which the model was read and had these units, as values of the symbols.
     points: tuple[Values, ...]
     #: Shapes at the ends of the range at which the model has other units, each with the reason.
     special: tuple[tuple[Values, str], ...]
@@ -99,7 +99,7 @@ def load_open_model(
     first: list[tuple[OpGraph, list[Chain]]] = []
 
     def read(at: Mapping[str, tuple[int, ...]]) -> ScheduledUnits:
-        simple = simplified(replace(source, shapes=at), proto)
+        simple = simplified(replace(source, shapes=at), proto, is_open=True)
         if simple.tail is not None:
             raise OpenExtentError(
                 f"{simple.tail.sentence}: only a model whose whole runs in the program has a range"
@@ -141,12 +141,8 @@ def _faster_chains(
     prepared: Prepared, schedule: Schedule, options: SearchOptions
 ) -> Sequence[Chain]:
     """Return the chains of units that are measured to be faster than the units."""
-    timer = MeasuredModule(RelaxUnits(prepared, options)).timer
-    found = possible_chains(prepared.units, schedule.stages, timer.chains.kernels)
-    units = sorted({unit for _, chain in found for unit in chain})
-    # At once, because kernels are compiled in parallel.
-    timer.forms.compile([(unit,) for unit in units])
-    return timer.chains.chained(schedule, None).chains
+    chains = MeasuredModule(RelaxUnits(prepared, options)).timer.chains
+    return chains.chained(schedule, None).chains
 
 
 def open_units(
@@ -221,7 +217,7 @@ def _grids(
 ) -> dict[int, tuple[Grid, ...]]:
     """Return the constants of a unit that count the cells of images, by place.
 
-    ``arrays`` are all constants at the points.
+    ``arrays`` has the unit's constants at each of the points.
     """
     count = len(arrays[0])
     types: Sequence[Any] = data[0][len(data[0]) - count :]
@@ -249,10 +245,9 @@ def _largest(
 ) -> dict[int, Array]:
     """Return the constants of a unit that depend on the shape, by place, at the range's end.
 
-    Without the ``grids``. Of an axis along which all elements are the same there is one. Raise
-    OpenExtentError if the
-    constants at smaller shapes are not the begin of these along each axis, or a constant of one
-    shape has other elements at another point.
+    The ``grids`` are left out. Of an axis along which all elements are the same, one is kept. Raise
+    OpenExtentError if a constant at a smaller shape is not the begin of the largest along each
+    axis, or a constant whose shape is known has other elements at another point.
     """
     count = len(points[0])
     types: Sequence[Any] = data[0][len(data[0]) - count :]
@@ -291,9 +286,9 @@ def _opened(
     grids: Mapping[int, Sequence[Grid]],
     unit: str,
 ) -> Any:
-    """Return a function with open extents, whose open constants are made of tables.
+    """Return a function with open extents, which makes its open constants of tables.
 
-    They are views of the largest ones, or the cells of images.
+    A constant is a part of its largest form, or counts the cells of images.
     """
     opened = with_extents(function, data, unit)
     if not largest and not grids:

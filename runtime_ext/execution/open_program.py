@@ -14,7 +14,7 @@ import numpy as np
 import tvm_ffi
 
 from runtime_ext.execution.buffers import share_constant
-from runtime_ext.execution.executor import Span
+from runtime_ext.execution.executor import Memory, Span
 from runtime_ext.execution.host_memory import HostMemory
 from runtime_ext.execution.native_executor import native_function
 from runtime_ext.execution.ports import Port
@@ -25,6 +25,13 @@ from tvm_ios.files.array_files import Array
 from tvm_ios.program.arena.open_plan import OpenMemoryPlan
 from tvm_ios.program.program import Program, Role
 from tvm_ios.program.program_json import program_to_json
+
+
+def _carry(memory: Memory, pairs: Sequence[tuple[str, str]]) -> None:
+    """Copy the content of each pair's first buffer into the second."""
+    values = [(target, memory.read(source)) for source, target in pairs]
+    for target, value in values:
+        memory.write(target, value)
 
 
 class OpenRunner:
@@ -81,11 +88,7 @@ class OpenRunner:
         """Return a copy of an output's buffer, in the shape of the last run."""
         return np.from_dlpack(self._get_output(self._outputs[name]))
 
-    def carry(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Copy the content of each pair's first buffer into the second."""
-        values = [(target, self.read(source)) for source, target in pairs]
-        for target, value in values:
-            self.write(target, value)
+    carry = _carry
 
     def reserve(self) -> None:
         """Take the memory of the largest shape; ExecutableError if there is not as much."""
@@ -161,11 +164,7 @@ class OpenReference:
         assert self._memory is not None, "only a run has outputs"
         return self._memory.read(name)
 
-    def carry(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Copy the content of each pair's first buffer into the second."""
-        values = [(target, self.read(source)) for source, target in pairs]
-        for target, value in values:
-            self.write(target, value)
+    carry = _carry
 
     def run(self) -> None:
         """Run the program once; SessionError if the inputs' shapes do not agree."""

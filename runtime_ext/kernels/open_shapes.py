@@ -11,7 +11,15 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_ios.errors import UserError
-from tvm_ios.shapes.extent import Extent, Floor, Symbol, Terms, extent_of, symbols_of
+from tvm_ios.shapes.extent import (
+    Extent,
+    Floor,
+    Symbol,
+    Terms,
+    extent_of,
+    may_be_positive,
+    symbols_of,
+)
 
 #: The type of indices of open shapes.
 #:
@@ -76,10 +84,15 @@ def extent_of_prim(expression: Any, symbols: Mapping[str, Symbol]) -> int:
                 return extent(part.a) // extent(part.b)
             case tirx.FloorMod() | tirx.Mod():
                 return extent(part.a) % extent(part.b)
+            case tirx.Min() if (least := _least(extent(part.a), extent(part.b))) is not None:
+                return least
+            case tirx.Max() if (least := _least(-extent(part.a), -extent(part.b))) is not None:
+                return -least
             case _:
                 raise UserError(
                     f"the extent {expression} of an open shape has {type(part).__name__}, and only "
-                    "sums, products and quotients of symbols are known"
+                    "sums, products and quotients of symbols are known, and extremes that are the "
+                    "same operand at all shapes"
                 )
 
     return extent(expression)
@@ -89,6 +102,14 @@ def is_same(first: int, second: int) -> bool:
     """Return whether two extents are the same at all shapes."""
     difference = first - second
     return not isinstance(difference, Extent) and difference == 0
+
+
+def _least(first: int, second: int) -> int | None:
+    """Return the one of two extents that is at most the other at all shapes; None if neither is."""
+    for one, other in ((first, second), (second, first)):
+        if not may_be_positive(one - other):
+            return one
+    return None
 
 
 def is_multiple(extent: int, of: int) -> bool:

@@ -92,38 +92,55 @@ class PeerModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A runtime that can run models."""
+    """A runtime that can run models.
 
-    #: The name by which users call it.
+    Attributes
+    ----------
+    name
+        The name by which users call it.
+    loader
+        ``module:function``; the function makes a :class:`PeerModel` ready to run, as
+        :class:`BoundModel`, and may take minutes. The module is imported when it is needed.
+    library
+        The Python package that it needs besides those of tvm-ios; its distribution has the same
+        name.
+    install
+        The requirement that ``pip`` installs for it; by default ``library``.
+    programs
+        Programs that it needs on a CPU.
+    devices
+        Where it can run: ``cpu``, ``cuda`` or both.
+    needs_log
+        Whether it can only be used with a tuning log.
+    tells_little
+        Whether it runs only if it is named: ``all`` leaves it out.
+    reads_tvm_build
+        Whether it reads :meth:`PeerModel.tvm_library`, which is not made if no peer does.
+    in_bfloat16
+        Whether it computes in bfloat16 on a CPU, where it may; the others stay in float32.
+    server
+        ``module:function``; the function makes a :class:`PeerModel` ready for many requests on a
+        CPU. Its arguments are the model, the number of requests in flight, and an ``ExitStack`` of
+        resources; it returns :data:`Submit` by the name of each way. Empty if there are none.
+    runs_open
+        Whether it runs models whose dimensions stay open.
+    starts_in_thread
+        Whether it may start in another thread than it runs in, while others start: not if it keeps
+        settings by thread, as PyTorch does with its number of threads.
+    """
+
     name: str
-    #: ``module:function``; the function makes a :class:`PeerModel` ready to run, as
-    #: :class:`BoundModel`, and may take minutes. The module is imported when it is needed.
     loader: str
-    #: The Python package that it needs besides those of tvm-ios; its distribution has the same
-    #: name.
     library: str | None = None
-    #: The requirement that ``pip`` installs for it; by default ``library``.
     install: str | None = None
-    #: Programs that it needs on a CPU.
     programs: tuple[str, ...] = ()
-    #: Where it can run: ``cpu``, ``cuda`` or both.
     devices: tuple[str, ...] = ("cpu", "cuda")
-    #: Whether it can only be used with a tuning log.
     needs_log: bool = False
-    #: Whether it runs only if it is named: ``all`` leaves it out.
     tells_little: bool = False
-    #: Whether it reads :meth:`PeerModel.tvm_library`, which is not made if no peer does.
     reads_tvm_build: bool = True
-    #: Whether it computes in bfloat16 on a CPU, where it may; the others stay in float32.
     in_bfloat16: bool = False
-    #: ``module:function``; the function makes a :class:`PeerModel` ready for many requests on a
-    #: CPU. Its arguments are the model, the number of requests in flight, and an ``ExitStack`` of
-    #: resources; it returns :data:`Submit` by the name of each way. Empty if there are none.
     server: str = ""
-    #: Whether it runs models whose dimensions stay open.
     runs_open: bool = False
-    #: Whether it may start in another thread than it runs in, while others start: not if it keeps
-    #: settings by thread, as PyTorch does with its number of threads.
     starts_in_thread: bool = False
 
     @property

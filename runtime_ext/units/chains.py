@@ -14,7 +14,7 @@ from runtime_ext.kernels.spec import Contraction, Pooling
 from runtime_ext.units.attention_chain import attention
 from runtime_ext.units.handing import handed_on, joined_buffers, renumbered
 from runtime_ext.units.unit import PlannedKernel, UnitPlan
-from tvm_ios.shapes.extent import is_open
+from tvm_ios.shapes.extent import is_open, symbols_in
 
 #: The most bytes of a tile's intermediate result: of whole rows of all channels, and of blocks of
 #: channels. It stays in a second-level cache of 512 KiB beside the input and the weights.
@@ -70,7 +70,7 @@ def _windows(
     one, other = kernels[at : at + 2]
     first, second = one.spec, other.spec
     window = next((s.window for s in (first, second) if isinstance(s, Pooling)), None)
-    if window is None or any(map(is_open, (*window.input, *window.output))):
+    if window is None or symbols_in(window):
         # Only the number of images may be open.
         return None
     if isinstance(first, Pooling) and isinstance(second, Contraction):

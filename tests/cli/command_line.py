@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
+from tests.brief import shorten
 from tests.refusals import require_names
 from tvm_ios.cli import app
 
@@ -57,6 +59,13 @@ def tvm_ios(*arguments: object) -> Outcome:
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Outcome(result.exit_code, result.stdout, result.stderr)
+
+
+def tvm_ios_briefly(*arguments: object) -> Outcome:
+    """Run a command in this process, with brief contests."""
+    with pytest.MonkeyPatch.context() as patch:
+        shorten(patch.setattr)
+        return tvm_ios(*arguments)
 
 
 def tvm_ios_process(*arguments: object, brief: bool = False) -> Outcome:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command_line import Outcome, tvm_ios, tvm_ios_process
+from tests.cli.command_line import Outcome, tvm_ios, tvm_ios_briefly
 
 pytest.importorskip("onnxruntime")
 
@@ -31,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def measured(folder: Path) -> Outcome:
     files = ["--keep", folder / "kept", "--output", folder / "bench.json"]
-    return tvm_ios_process("bench", "inception_block", *OPTIONS, *files, "--json", brief=True)
+    return tvm_ios_briefly("bench", "inception_block", *OPTIONS, *files, "--json")
 
 
 def test_the_document(measured: Outcome, folder: Path) -> None:
@@ -207,7 +207,7 @@ def test_requests_a_second(folder: Path) -> None:
     options += ["--objective", "throughput", "--against", "onnxruntime", "--seconds", 1]
     files = ["--keep", folder / "served", "--output", folder / "served.json"]
     command = ("bench", "inception_block", *options, *files)
-    document = tvm_ios_process(*command, "--json", brief=True).json
+    document = tvm_ios_briefly(*command, "--json").json
     assert document["settings"]["objective"] == "throughput"
     (network,) = document["networks"]
     peers = ["onnxruntime 2 x 1", "onnxruntime 1 x 2"]

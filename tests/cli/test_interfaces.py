@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-from tests.cli.command_line import tvm_ios, tvm_ios_process
+from tests.cli.command_line import tvm_ios, tvm_ios_briefly
 from tests.interface_models import WHAT, interface_model, write_interface_model
 
 _SLOW = pytest.mark.slow
@@ -21,7 +21,7 @@ def test_outputs_are_those_that_onnx_defines(what: str, tmp_path: Path) -> None:
     path, feeds, expected = write_interface_model(what, tmp_path)
     out = tmp_path / "out"
     options = ["--lanes", 1, "--policy", "ios-both", "--json"]
-    document = tvm_ios_process("optimize", path, "-o", out, *options, brief=True).json
+    document = tvm_ios_briefly("optimize", path, "-o", out, *options).json
     assert {row["policy"] for row in document["policies"]} >= {"tvm", "sequential"}
     assert "ios-both" in document["outcomes"]
     np.savez(tmp_path / "x.npz", **feeds)
@@ -41,10 +41,10 @@ def test_all_policies(what: str, tmp_path: Path) -> None:
     path, _, _ = write_interface_model(what, tmp_path)
     options = ["--lanes", 2, "--max-measurements", 2, "--json"]
     command = ["optimize", path, "-o", tmp_path / "out", *options]
-    document = tvm_ios_process(*command, brief=True).json
+    document = tvm_ios_briefly(*command).json
     assert {row["max_rel_error"] for row in document["policies"]} == {0.0}
     command = ["bench", path, *options]
-    assert tvm_ios_process(*command, brief=True).json["networks"]
+    assert tvm_ios_briefly(*command).json["networks"]
 
 
 def test_a_model_that_computes_nothing_without_tvm(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from onnx import numpy_helper
 
 from relay_passes import SearchOptions
 from relay_passes.load import load_model
-from tests.cli.command_line import tvm_ios, tvm_ios_process
+from tests.cli.command_line import tvm_ios, tvm_ios_briefly
 from tests.dynamic_models.detection import yolo_with_suppression
 from tests.onnx_sketch import relative_error, run_on
 from tests.refusals import refused, require_names
@@ -37,7 +37,7 @@ def detector(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_optimize_run_explain_and_bench(detector: Path, tmp_path: Path) -> None:
     out, limits = tmp_path / "out", ["--lanes", 1, "--policy", "greedy"]
-    made = tvm_ios_process("optimize", detector, "-o", out, *limits, "--json", brief=True).json
+    made = tvm_ios_briefly("optimize", detector, "-o", out, *limits, "--json").json
     require_names(made["notes"][0], *SAYS)
     # The program's outputs were compared, which are boxes and scores before they are sorted out.
     assert made["search"]["reference"].startswith("ONNX Runtime")
@@ -55,8 +55,8 @@ def test_optimize_run_explain_and_bench(detector: Path, tmp_path: Path) -> None:
     require_names(explained.json["tail"], *SAYS)
     assert explained.json["tail"] in explained.stderr
     assert "NonMaxSuppression" in tvm_ios("run", out).stdout
-    compared = tvm_ios_process(
-        "bench", detector, *limits, "--against", "onnxruntime", "--json", brief=True
+    compared = tvm_ios_briefly(
+        "bench", detector, *limits, "--against", "onnxruntime", "--json"
     ).json
     assert compared["networks"][0]["latency_ms"].keys() >= {"ours", "onnxruntime"}
 

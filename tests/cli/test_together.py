@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from tests.cli.command_line import tvm_ios, tvm_ios_process
+from tests.cli.command_line import tvm_ios, tvm_ios_briefly
 from tests.onnx_sketch import Sketch, run_on
 from tvm_ios.schedule.schedule import Schedule
 
@@ -38,7 +38,7 @@ def test_a_program_of_two_models_computes_what_they_do(models: list[Path], tmp_p
     assert max(map(len, groups)) > 1
     limits = ("--lanes", 2, "--max-measurements", 4, "--fallback", "none")
     command = ("optimize", *models, "--together", "--policy", "together", "--schedule", plan)
-    done = tvm_ios_process(*command, *limits, "-o", out, "--json", brief=True).json
+    done = tvm_ios_briefly(*command, *limits, "-o", out, "--json").json
     rows = {row["policy"]: row for row in done["policies"]}
     assert "together" in done["outcomes"]
     # The given one runs stages of both side by side, and is compared with ONNX Runtime's outputs.

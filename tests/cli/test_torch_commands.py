@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command_line import tvm_ios, tvm_ios_process
+from tests.cli.command_line import tvm_ios, tvm_ios_briefly, tvm_ios_process
 
 torch = pytest.importorskip("torch")
 
@@ -28,7 +28,7 @@ def test_commands_read_programs(tmp_path: Path) -> None:
     assert tvm_ios("schedule", path, *shape, "--json").json["model"] == "small"
     out = tmp_path / "out"
     limits = ["--lanes", 1, "--policy", "sequential", "--fallback", "none", "--json"]
-    done = tvm_ios_process("optimize", path, *shape, *limits, "-o", out, brief=True).json
+    done = tvm_ios_briefly("optimize", path, *shape, *limits, "-o", out).json
     assert max(row["max_rel_error"] for row in done["policies"]) <= 1e-5
     result = tvm_ios("run", out, "--repeat", 1, "--json").json
     assert result["outputs"]["output0"]["shape"] == [2, 144]
@@ -76,7 +76,8 @@ def test_a_program_with_dynamic_dimensions_brings_its_ranges(tmp_path: Path) -> 
         words = torch.ones(3, 7, dtype=torch.int64)
         shapes = (dict(enumerate(dimensions)),)
         torch.export.save(torch.export.export(module, (words,), dynamic_shapes=shapes), str(path))
-    made = tvm_ios("optimize", path, "--lanes", 1, "-o", tmp_path / "out")
+    limits = ("--lanes", 1, "--time-limit", 1)
+    made = tvm_ios("optimize", path, *limits, "-o", tmp_path / "out")
     assert made.code == 0, made.stderr
     assert "--shape input:1..8,2..32" in made.stderr
     assert "compared with PyTorch" in made.stdout

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command_line import Outcome, tvm_ios, tvm_ios_process
+from tests.cli.command_line import Outcome, tvm_ios, tvm_ios_briefly
 from tests.onnx_sketch import save_small
 
 
@@ -18,7 +18,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def optimized(model: Path, out: Path, *options: object) -> Outcome:
     limits = ["--lanes", 1, "--policy", "sequential", "--fallback", "none", "-o", out]
-    return tvm_ios_process("optimize", model, *limits, *options, brief=True)
+    return tvm_ios_briefly("optimize", model, *limits, *options)
 
 
 def noted(out: Path) -> str | None:

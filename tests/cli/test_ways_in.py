@@ -11,7 +11,7 @@ import tvm
 
 from relay_passes.relax.importer import import_onnx
 from tests.brief import shorten
-from tests.cli.command_line import tvm_ios, tvm_ios_process
+from tests.cli.command_line import tvm_ios, tvm_ios_briefly
 from tests.onnx_sketch import Sketch, relative_error, run_on
 from tvm_ios.models.load import load_onnx
 
@@ -163,6 +163,6 @@ def test_a_relax_module_goes_all_the_way(tmp_path: Path) -> None:
     expected = tvm_ios("schedule", "inception_block", "--json").json
     assert scheduled["latency_ms"] == pytest.approx(expected["latency_ms"])
     limits = ["--lanes", 1, "--max-measurements", 0, "-o", tmp_path / "out", "--json"]
-    done = tvm_ios_process("optimize", path, *limits, brief=True).json
+    done = tvm_ios_briefly("optimize", path, *limits).json
     assert max(row["max_rel_error"] for row in done["policies"]) <= 1e-5
     assert tvm_ios("run", tmp_path / "out", "--json").json["outputs"]["output"]

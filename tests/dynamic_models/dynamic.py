@@ -33,8 +33,8 @@ def _masked(d: Drawing, kept: str) -> str:
     return d.op("Mul", dropped, d.const(np.float32(-1e4)))
 
 
-def bert() -> Any:
-    """An encoder of two layers with an attention mask, and its pooler."""
+def bert(layers: int = 2) -> Any:
+    """An encoder of some layers with an attention mask, and its pooler."""
     d = Drawing()
     ids = d.input("input_ids", "batch", "sequence", dtype=INT64)
     kept = d.input("attention_mask", "batch", "sequence", dtype=INT64)
@@ -43,7 +43,7 @@ def bert() -> Any:
     words = d.op("Gather", d.normal(WORDS, WIDTH), ids)
     x = d.layer_norm(d.op("Add", words, d.op("Gather", d.normal(32, WIDTH), places)), WIDTH)
     mask = _masked(d, d.op("Unsqueeze", kept, d.ints(1, 2)))
-    for _ in range(2):
+    for _ in range(layers):
         query, key, value = (_heads(d, d.linear(x, WIDTH, WIDTH), batch, length) for _ in range(3))
         x = d.layer_norm(d.op("Add", x, _attention(d, query, key, value, mask, x)), WIDTH)
         wide = d.gelu(d.linear(x, WIDTH, 4 * WIDTH))

@@ -16,6 +16,7 @@ from tvm_ios.cli.frame import output
 
 #: Nothing is chosen by a measurement.
 _ONE = "--policy sequential --lanes 1 --fallback none --winograd off --chains off"
+_BRIEF = "--policy sequential --lanes 1 --processes 1 --rounds 6"
 
 #: Commands that are run one after another in a folder of their own, by what they are about.
 STORIES: Mapping[str, tuple[str, ...]] = {
@@ -83,8 +84,8 @@ STORIES: Mapping[str, tuple[str, ...]] = {
         "stats",
     ),
     "comparison": (
-        "bench static.onnx --policy sequential --lanes 1 --against onnxruntime -o bench.json",
-        "bench static.onnx --policy sequential --lanes 1 --against onnxruntime --json",
+        f"bench static.onnx {_BRIEF} --against onnxruntime -o bench.json",
+        f"bench static.onnx {_BRIEF} --against onnxruntime --json",
     ),
     "static pages": ("models",),
 }

@@ -255,6 +255,17 @@ def test_shapes_are_tried_that_tell_expressions_apart() -> None:
         assert opened.shapes[0][0] == (L + added) // 8 + 1
 
 
+@pytest.mark.parametrize("window", [400, 513, 559, 560])
+def test_windows_of_any_number_of_samples_are_told_apart(window: int) -> None:
+    samples = extent_of(Symbol("samples", 1_280, 16_000, hint=1_600))
+
+    def read(shapes: Mapping[str, tuple[int, ...]]) -> OpGraph:
+        return chain(((shapes["x"][0] - window) // 160 + 1,), ["conv2d"], 1)
+
+    opened = open_graph(read, {"x": (samples,)})
+    assert opened.shapes[0][0] == (samples - window) // 160 + 1
+
+
 def test_what_differs_is_named() -> None:
     with refused(OpenExtentError, "op0", "exp", "relu"):
         opened_chain(lambda n: chain((n,), ["relu" if n < 30 else "exp"], 1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -39,6 +39,11 @@ def host_target() -> dict[str, Any]:
     """The widest of the two targets that this machine can run."""
     with open("/proc/cpuinfo") as info:
         return AVX512 if "avx512vl" in info.read() else AVX2
+
+
+def in_brief(target: Mapping[str, Any]) -> dict[str, Any]:
+    """A target that in a fast run does not optimise, which takes half of the time of compiling."""
+    return {**target, "opt-level": 0} if is_fast() else {**target}
 
 
 def make_unit(
@@ -121,9 +126,7 @@ def _place(layout: SliceLayout, count: int) -> tuple[slice, ...]:
 @cache
 def compiler(folder: str, target: str = "host") -> KernelCompiler:
     chosen = {"host": host_target(), "avx2": AVX2, "sse": SSE}[target]
-    # Half of the time that a kernel takes to compile goes into optimising it.
-    level = {"opt-level": 0} if is_fast() else {}
-    return KernelCompiler({**chosen, **level}, 2, os.path.join(folder, target))
+    return KernelCompiler(in_brief(chosen), 2, os.path.join(folder, target))
 
 
 #: How a processor may have the instructions of a form: by themselves, or those of matrices too.
@@ -137,7 +140,6 @@ def compiler_with(
 
     ``on`` is one of :data:`MULTIPLYING`.
     """
-    level = {"opt-level": 0} if is_fast() else {}
     with_matrices = on.endswith("matrices")
     if on.startswith("host"):
         target = this_machine.host_target(2, forms=[form])
@@ -146,14 +148,14 @@ def compiler_with(
             pytest.skip(f"this machine has no such instruction for {form}")
         if not with_matrices:
             isa = replace(isa, matrices={})
-        given = {**target.export(), **level}
+        given = in_brief(target.export())
     else:
         lanes, matrices = (16, {form: form}) if with_matrices else (8, {})
         emulated = {"int8": multiply_fours, "bfloat16": multiply_pairs}[form](lanes)
         monkeypatch.setattr(matrix_registers, "functions", matrix_functions)
         products = {**isa_of(tvm.target.Target(AVX2)).products, form: emulated}
         isa = Isa(lanes, 16, products=products, matrices=matrices)
-        given = {**AVX2, **level}
+        given = in_brief(AVX2)
     monkeypatch.setattr(cpu_compiler, "isa_of", lambda _: isa)
     return KernelCompiler(given, 2, folder)
 

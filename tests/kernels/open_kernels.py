@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -12,15 +14,39 @@ import pytest
 import tvm
 
 from runtime_ext.cpu.kernel_build import build_kernel
+from runtime_ext.cpu.linker import link
 from runtime_ext.isa.levels import isa_of
 from runtime_ext.kernels.spec import extents
-from tests.kernels.kernel_harness import AVX2, AVX512, host_target
+from tests.fast_run import is_fast
+from tests.kernels.kernel_harness import AVX2, AVX512, host_target, in_brief
 from tvm_ios.files.array_files import Array
 from tvm_ios.program.program import LINE
 from tvm_ios.shapes.extent import at_values, evaluate
 
 TARGETS = {"avx2": AVX2} | ({"avx512": AVX512} if host_target() is AVX512 else {})
 on_targets = pytest.mark.parametrize("target", TARGETS)
+
+
+def cases_on_targets(**axes: Iterable[Any]) -> pytest.MarkDecorator:
+    """All cases on all targets, of which a fast run takes each case on one target in turn.
+
+    A case has a value of each axis; those of a mapping are named by its keys.
+    """
+    named = [
+        list(axis.items()) if isinstance(axis, Mapping) else [(str(x), x) for x in axis]
+        for axis in axes.values()
+    ]
+    parameters: list[Any] = []
+    for places in product(*(range(len(axis)) for axis in named)):
+        case = [axis[place] for axis, place in zip(named, places, strict=True)]
+        for number, target in enumerate(TARGETS):
+            is_left_out = is_fast() and number != sum(places) % len(TARGETS)
+            marks = pytest.mark.slow if is_left_out else ()
+            name = "-".join([*(name for name, _ in case), target])
+            parameters.append(pytest.param(*(x for _, x in case), target, marks=marks, id=name))
+    return pytest.mark.parametrize((*axes, "target"), parameters)
+
+
 rng = np.random.default_rng(0)
 #: What is behind a tensor's slack, and may not change.
 _GUARD = np.float32(-123.25)
@@ -31,9 +57,15 @@ class OpenKernel:
 
     def __init__(self, spec: Any, target: Mapping[str, Any]) -> None:
         self.spec = spec
-        made = tvm.target.Target(dict(target))
+        made = tvm.target.Target(in_brief(target))
         artefact, self.module = build_kernel(spec, "test", made, isa_of(made))
         (self.phase,) = artefact.phases
+        # What is not optimised takes long to compile in memory.
+        with TemporaryDirectory() as folder:
+            code, library = Path(folder, "kernel.o"), Path(folder, "kernel.so")
+            self.module.write_to_file(str(code))
+            link(library, [code])
+            self._function = tvm.runtime.load_module(str(library))[self.phase.symbol]
 
     def tiles(self, values: Mapping[str, int]) -> int:
         """The number of tiles at a shape."""
@@ -62,7 +94,7 @@ class OpenKernel:
         cuts = [0, *sorted(borders), self.tiles(values)]
         for begin, end in reversed(list(pairwise(cuts))):
             arguments = [memory[a] for a in self.phase.arguments]
-            self.module[self.phase.symbol](*arguments, *scalars, begin, end)
+            self._function(*arguments, *scalars, begin, end)
         results: list[Array] = []
         for tensor, shape in zip(memory, shapes, strict=True):
             whole = tensor.numpy()

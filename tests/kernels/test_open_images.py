@@ -25,7 +25,15 @@ from runtime_ext.kernels.spec import (
     Window,
 )
 from tests.kernels import open_kernels
-from tests.kernels.open_kernels import TARGETS, OpenKernel, kernel_of, nothing, on_targets, random
+from tests.kernels.open_kernels import (
+    TARGETS,
+    OpenKernel,
+    cases_on_targets,
+    kernel_of,
+    nothing,
+    on_targets,
+    random,
+)
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.program.constant_transform import packing
@@ -210,14 +218,12 @@ def test_convolution_of_an_activated_input(target: str) -> None:
     check_convolution(Filter(), (B, H, W), SIZES[::5], target, prologue=RELU)
 
 
-@pytest.mark.parametrize("out", [5, 40, 70])
-@on_targets
+@cases_on_targets(out=[5, 40, 70])
 def test_convolution_of_many_channels(out: int, target: str) -> None:
     check_convolution(Filter(), (1, H, W), SIZES[::4], target, channels=20, out=out)
 
 
-@on_targets
-@pytest.mark.parametrize("filter", [Filter(), Filter(strides=(2, 2))], ids=["1", "2"])
+@cases_on_targets(filter={"1": Filter(), "2": Filter(strides=(2, 2))})
 def test_convolution_of_images_of_known_width(filter: Filter, target: str) -> None:
     sizes = [{"batch": 1 + n % 4, "height": n} for n in range(1, 12)]
     check_convolution(filter, (B, H, 7), sizes, target)
@@ -310,11 +316,10 @@ def pooled(filter: Filter, x: Array, kind: str, weight: Array) -> Array:
     return total
 
 
-@pytest.mark.parametrize("kind", ["max", "sum", "mean", "depthwise"])
-@pytest.mark.parametrize(
-    "name", ["3x3", "3x3 stride 2", "5x5", "2x2 stride 2", "3x3 dilated", "3x3 pads behind"]
+@cases_on_targets(
+    name=["3x3", "3x3 stride 2", "5x5", "2x2 stride 2", "3x3 dilated", "3x3 pads behind"],
+    kind=["max", "sum", "mean", "depthwise"],
 )
-@on_targets
 def test_pools_of_images_of_any_size(name: str, kind: str, target: str) -> None:
     filter, channels = WINDOWS[name], 19
     kernel = kernel_of(pool(filter, (B, H, W), channels, kind), target)

@@ -29,6 +29,7 @@ from tests.kernels.kernel_harness import AVX2
 from tests.kernels.open_kernels import (
     TARGETS,
     OpenKernel,
+    cases_on_targets,
     compared,
     kernel_of,
     nothing,
@@ -46,6 +47,7 @@ L = extent_of(Symbol("length", 1, 512, hint=128))
 LONG = extent_of(Symbol("step", 1, 16, hint=4), 32)
 #: Rows of whole cache lines.
 PADDED = (L + 15) // 16 * 16
+ROWS = {"padded": PADDED, "exact": L}
 HEADS = 3
 #: All small lengths, of every remainder of vectors and register tiles, and some large ones.
 SHAPES = [(1, length) for length in (*range(1, 60), 64, 200)] + [(3, 5), (8, 1), (2, 33)]
@@ -75,8 +77,7 @@ def softmax(x: Array) -> Array:
     return e / e.sum(-1, keepdims=True)
 
 
-@on_targets
-@pytest.mark.parametrize("row", [PADDED, L], ids=["padded", "exact"])
+@cases_on_targets(row=ROWS)
 def test_softmax_of_any_length(row: int, target: str) -> None:
     kernel = kernel_of(softmax_spec(row), target)
     for values in shapes():
@@ -111,8 +112,7 @@ def test_softmax_along_an_open_axis_that_is_not_innermost(target: str) -> None:
         compared(kernel, {"length": length}, [x, nothing(length, 4)], softmax(x.T).T)
 
 
-@on_targets
-@pytest.mark.parametrize("count", [384, 37, L], ids=["384", "37", "open"])
+@cases_on_targets(count={"384": 384, "37": 37, "open": L})
 def test_layer_norm_of_any_rows(count: int, target: str) -> None:
     at = Access(0, 0, (L * count, 0, count, 1))
     value = ("add", ("mul", ACC, ("load", Access(1, 0, (0, 0, 0, 1)))), ("const", 0.5))
@@ -140,8 +140,7 @@ def test_mean_of_any_pixels(target: str) -> None:
         compared(kernel, values, [x, nothing(len(x), 100)], x.mean(1, dtype=np.float64))
 
 
-@on_targets
-@pytest.mark.parametrize("row", [PADDED, L], ids=["padded", "exact"])
+@cases_on_targets(row=ROWS)
 def test_sums_of_rows_of_any_length_and_broadcasts(row: int, target: str) -> None:
     """A mask of each image is added to all rows, and a number of each row."""
     at = Access(0, 0, (HEADS * L * row, L * row, row, 1))
@@ -158,8 +157,7 @@ def test_sums_of_rows_of_any_length_and_broadcasts(row: int, target: str) -> Non
         compared(kernel, values, arrays, x + m[:, None, None] + np.exp(n)[:, None, None])
 
 
-@on_targets
-@pytest.mark.parametrize("is_finer", [False, True])
+@cases_on_targets(is_finer=[False, True])
 def test_long_runs_of_any_number_of_elements(target: str, is_finer: bool) -> None:
     """Several tiles, of which the last is shorter."""
     count = B * L * 33
@@ -172,8 +170,7 @@ def test_long_runs_of_any_number_of_elements(target: str, is_finer: bool) -> Non
         compared(kernel, values, [x, nothing(x.size)], x * 2)
 
 
-@on_targets
-@pytest.mark.parametrize("row", [PADDED, L], ids=["padded", "exact"])
+@cases_on_targets(row=ROWS)
 def test_transposed_copies(row: int, target: str) -> None:
     """Keys [B, L, heads * 5] become [B, heads, 5, L] and come back: strides are open on a side."""
     width = HEADS * 5
@@ -250,9 +247,7 @@ def of_doubles(a: Array, b: Array) -> Array:
     return a.astype(np.float64) @ b
 
 
-@on_targets
-@pytest.mark.parametrize("row", [PADDED, L], ids=["padded", "exact"])
-@pytest.mark.parametrize("mask", [False, True])
+@cases_on_targets(row=ROWS, mask=[False, True])
 def test_scores_of_any_length(row: int, mask: bool, target: str) -> None:
     depth = 20
     kernel = kernel_of(scores_spec(row, depth, mask), target)
@@ -265,9 +260,7 @@ def test_scores_of_any_length(row: int, mask: bool, target: str) -> None:
         compared(kernel, values, arrays, of_doubles(q, k) / 8 + m[:, None, None])
 
 
-@on_targets
-@pytest.mark.parametrize("row", [PADDED, L], ids=["padded", "exact"])
-@pytest.mark.parametrize("columns", [64, 20])
+@cases_on_targets(row=ROWS, columns=[64, 20])
 def test_values_of_any_length(row: int, columns: int, target: str) -> None:
     kernel = kernel_of(values_spec(row, columns), target)
     for values in shapes():
@@ -329,9 +322,7 @@ def dense_spec(
 BIAS = ("add", ACC, ("load", Access(2, 0, (0, 0, 0, 1))))
 
 
-@on_targets
-@pytest.mark.parametrize("out", [5, 32, 112])
-@pytest.mark.parametrize("outer", [False, True], ids=["pixels outer", "weights outer"])
+@cases_on_targets(out=[5, 32, 112], outer={"pixels outer": False, "weights outer": True})
 def test_dense_layers_of_any_rows(out: int, outer: bool, target: str) -> None:
     """All tokens are rows of one matrix; with regions of rows where weights are the outer loop."""
     stored = Statement(BIAS, Access(3, 0, (0, 0, out, 1)), 0, out)
@@ -364,9 +355,7 @@ def test_dense_layers_that_activate_and_add_to_a_tensor_in_place(target: str) ->
         compared(kernel, values, [x, pack, bias, y], want)
 
 
-@on_targets
-@pytest.mark.parametrize("is_batch", [True, False], ids=["images", "rows"])
-@pytest.mark.parametrize("gap", [0, 3], ids=["together", "apart"])
+@cases_on_targets(is_batch={"images": True, "rows": False}, gap={"together": 0, "apart": 3})
 def test_projections_that_are_stored_head_by_head(gap: int, is_batch: bool, target: str) -> None:
     """[B, L, channels] becomes [B, heads, L, depth]; sentences may be apart in memory."""
     depth, channels, out = 18, 10, HEADS * 18
@@ -516,9 +505,7 @@ def attention_spec(rows: int, most: int, with_scores: bool) -> Attention:
     return Attention(buffers, product if with_scores else None, of_rows, values, rows)
 
 
-@on_targets
-@pytest.mark.parametrize("with_scores", [True, False], ids=["of queries", "of scores"])
-@pytest.mark.parametrize("rows", [6, 24])
+@cases_on_targets(with_scores={"of queries": True, "of scores": False}, rows=[6, 24])
 def test_attention_of_any_length(rows: int, with_scores: bool, target: str) -> None:
     kernel = kernel_of(attention_spec(rows, 512, with_scores), target)
     for values in shapes():

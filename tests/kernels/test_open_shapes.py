@@ -61,8 +61,18 @@ def test_quotients_and_remainders_are_read() -> None:
     assert extent_of_prim(7, SYMBOLS) == 7
 
 
+def test_extremes_that_are_one_operand_at_all_shapes_are_read() -> None:
+    length = VARIABLES["length"]
+    assert extent_of_prim(tirx.max(length + 3, 2), SYMBOLS) == L + 3
+    assert extent_of_prim(tirx.max(length - 40, 0), SYMBOLS) == 0
+    assert extent_of_prim(tirx.min(length * 2, 80), SYMBOLS) == L * 2
+    assert extent_of_prim(tirx.min(1, length), SYMBOLS) == 1
+
+
 def test_other_expressions_are_refused_by_name() -> None:
     with pytest.raises(UserError, match="Max"):
         extent_of_prim(tirx.max(VARIABLES["length"], 3), SYMBOLS)
+    with pytest.raises(UserError, match="Min"):
+        extent_of_prim(tirx.min(VARIABLES["length"], 3), SYMBOLS)
     with pytest.raises(UserError, match="Var"):
         extent_of_prim(tirx.Var("unknown", "int64"), SYMBOLS)

@@ -380,3 +380,26 @@ def test_a_model_that_cannot_be_written_stays() -> None:
     with pytest.raises(ir.serde.SerdeError):
         infer_shapes(model)
     assert (list(model.graph.inputs), list(model.graph.initializers)) == before
+
+
+@examples(60)
+@given(
+    st.sampled_from(["reflect", "edge", "wrap"]),
+    st.tuples(st.integers(3, 6), st.integers(3, 6)),
+    st.tuples(*[st.integers(0, 4)] * 4),
+)
+def test_what_pads_copy_is_joined_where_other_shapes_follow(
+    mode: str, size: tuple[int, int], widths: tuple[int, ...]
+) -> None:
+    # ONNX Runtime reflects less than an extent.
+    widths = tuple(min(width, extent - 1) for width, extent in zip(widths, size * 2, strict=True))
+    sketch = Sketch(1, 2, *size, opset=19)
+    pads = np.array([0, 0, *widths[:2], 0, 0, *widths[2:]], np.int64)
+    model = sketch.model(sketch.op("Relu", sketch.op("Pad", "x", sketch.const(pads), mode=mode)))
+    simple = simplify(model, is_open=True)
+    assert relative_error(run_on(simple, None), run_on(model, None)) == 0
+    assert "Pad" not in kinds(simple)
+    if max(widths) and max(widths) < min(size) - 1:
+        places = [i for i in simple.graph.initializer if i.data_type == TensorProto.INT64]
+        assert "Concat" in kinds(simple)
+        assert all(max(i.dims, default=0) <= max(widths) for i in places)

@@ -24,7 +24,10 @@ from runtime_ext.unit_build import build_units
 from tests.dynamic_models.detection import dbnet
 from tests.dynamic_models.drawing import Drawing
 from tests.dynamic_models.dynamic import unet
+from tests.fast_run import crossed
+from tests.refusals import refused
 from tvm_ios.schedule.chained_schedule import possible_chains
+from tvm_ios.shapes.extent import OpenExtentError
 from tvm_ios.shapes.ranges import parse_ranges
 
 SIZE = ("height", "width")
@@ -87,6 +90,42 @@ def cells() -> Any:
     return d.finished({"boxes": d.op("Add", d.op("Concat", *found, axis=2), place)})
 
 
+def _size(d: Drawing, x: str) -> str:
+    """The shape of eight maps of the size of others."""
+    return d.op("Concat", d.ints(1, 8), d.extent(x, 2), d.extent(x, 3), axis=0)
+
+
+def pyramid() -> Any:
+    """A map of a quarter of the size, enlarged to that of a half, and this to the image's."""
+    d = Drawing()
+    image = d.input("image", 1, 3, *SIZE)
+    half = d.conv_relu(image, 3, 8, stride=2)
+    x = d.conv_relu(half, 8, 8, stride=2)
+    how = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    near = d.op("Resize", x, "", "", _size(d, half), outputs=1, **how)
+    x = d.op("Add", near, half)
+    x = d.conv2(d.op("Resize", x, "", "", _size(d, image), mode="linear"), 8, 4)
+    least = d.op("Sub", d.op("ReduceMax", x, keepdims=0), d.const(np.float32(2)))
+    return d.finished({"map": d.op("Clip", x, least)})
+
+
+def padded() -> Any:
+    """A map whose borders are copies: reflected, repeated, and those of the other side."""
+    d = Drawing(opset=19)
+    x = d.conv_relu(d.input("image", 1, 3, *SIZE), 3, 8)
+    for mode, widths in (("reflect", (1, 3, 2, 0)), ("edge", (2, 1, 0, 1)), ("wrap", (0, 2, 1, 1))):
+        x = d.op("Pad", x, d.ints(0, 0, *widths[:2], 0, 0, *widths[2:]), mode=mode)
+    return d.finished({"map": d.op("Conv", x, d.scaled(4, 8, 3, 3))})
+
+
+def rounded() -> Any:
+    """A map that is enlarged to the size of another, by the pixels that are nearest."""
+    d = Drawing()
+    image = d.input("image", 1, 3, *SIZE)
+    x = d.conv_relu(image, 3, 8, stride=2)
+    return d.finished({"map": d.op("Resize", x, "", "", _size(d, image), nearest_mode="ceil")})
+
+
 @cache
 def sessions(make: Callable[[], Any], ranges: str, lanes: int) -> tuple[Any, Any]:
     """A model's session in a range, whose memory is poisoned, and ONNX Runtime's."""
@@ -142,14 +181,33 @@ def test_maps_of_any_size(make: Callable[[], Any]) -> None:
         check(make, ranges, corner)
 
 
+@pytest.mark.parametrize("make", [pyramid, padded])
+def test_maps_of_sizes_without_a_step(make: Callable[[], Any]) -> None:
+    ranges = "image:1,3,9..80,9..80"
+
+    @settings(max_examples=10, deadline=None)
+    @given(st.integers(9, 80), st.integers(9, 80))
+    def run(height: int, width: int) -> None:
+        check(make, ranges, (1, 3, height, width))
+
+    run()
+    for corner in ((1, 3, 9, 9), (1, 3, 80, 80), (1, 3, 9, 80)):
+        check(make, ranges, corner)
+
+
+def test_a_nearest_pixel_that_rounding_may_miss_is_refused() -> None:
+    with refused(OpenExtentError, "nearest pixel", "half_pixel, ceil"):
+        # Of these sizes none has a result pixel half-way between two of the half's.
+        sessions(rounded, "image:1,3,11..79:4,11..79:4", 1)
+
+
 @pytest.mark.parametrize("make", [resnet, mobilenet])
 def test_classifiers_of_any_batch_of_one_size(make: Callable[[], Any]) -> None:
     for batch in (1, 2, 3, 9, 16):
         check(make, "image:1..16,3,28,28", (batch, 3, 28, 28))
 
 
-@pytest.mark.parametrize("side", [20, 100])
-@pytest.mark.parametrize("from_the_end", [False, True])
+@pytest.mark.parametrize(("side", "from_the_end"), crossed([20, 100], [False, True]))
 def test_chains_of_any_batch(
     side: int, from_the_end: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

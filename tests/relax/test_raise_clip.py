@@ -88,6 +88,20 @@ def test_a_bound_that_is_none_leaves_nothing() -> None:
     assert operators(raised) == ["relax.minimum", "relax.nn.relu"]
 
 
+@pytest.mark.parametrize("kind", ["least", "most"])
+def test_raises_a_bound_that_is_computed(kind: str) -> None:
+    sketch = Sketch(*SHAPE)
+    top = sketch.op("ReduceMax", "x", keepdims=0)
+    bound = sketch.op("Mul", top, sketch.const(np.float32(0.25)))
+    clipped = sketch.op("Clip", "x", *([bound] if kind == "least" else ["", bound]))
+    model = sketch.model(clipped)
+    raised = import_onnx(simplify(model))
+    assert "relax.call_tir" not in operators(raised)
+    assert operators(raised)[-1] == {"least": "relax.maximum", "most": "relax.minimum"}[kind]
+    x = np.random.default_rng(0).standard_normal(SHAPE, dtype=np.float32)
+    assert relative_error(run(raised, [x]), run_onnxruntime(model)) == 0
+
+
 def test_bounds_that_are_apart_are_two_clips() -> None:
     def body(s: RelaxSketch, x: Any, y: Any) -> Any:
         low = s.emit(relax.op.maximum(x, relax.const(0.0)))
@@ -110,6 +124,7 @@ def _tir(body: Any) -> Any:
 
 
 OTHERS = {
+    "of_an_element": lambda a, b, i, j: tirx.max(a[i, j], a[0, 0]),
     "of_two": lambda a, b, i, j: tirx.max(a[i, j], b[i, j]),
     "transposed": lambda a, b, i, j: tirx.max(a[j, i], tirx.const(0.0, "float32")),
     "scaled": lambda a, b, i, j: tirx.min(a[i, j] * 2.0, tirx.const(1.0, "float32")),

@@ -18,7 +18,7 @@ from tvm_ios.contest.pairs import PairedRatio, paired_ratio
 from tvm_ios.contest.rounds import run_in_turn
 from tvm_ios.contest.rules import CONFIRMATION, SELECTION, WORTHWHILE, Rules
 from tvm_ios.errors import SearchError
-from tvm_ios.program.alternatives import Box, lanes_in, with_alternatives
+from tvm_ios.program.alternatives import Box, Lanes, lanes_in, with_alternatives
 from tvm_ios.program.arena.planner import plan_open_memory
 from tvm_ios.program.program import ProgramError
 from tvm_ios.program.program_builder import LoweringError
@@ -126,7 +126,7 @@ def with_range_schedules(
     cells = [cell for cell, ratios in zip(cells, faster, strict=False) if ratios]
     confirmed = list(zip(cells, time(kept, cells, _CONFIRMATION), strict=False))
     schedules: list[KeptSchedule] = []
-    others: list[tuple[Box, Any]] = []
+    others: list[tuple[Box, Lanes]] = []
     for number, candidate in enumerate(kept):
         won = [(c, ratios[number]) for c, ratios in confirmed if _surely_fastest(ratios) == number]
         if not won:
@@ -136,7 +136,7 @@ def with_range_schedules(
         schedules.append(
             KeptSchedule(candidate.policy, candidate.point, boxes, points, candidate.schedule)
         )
-        others += [(box, candidate.model.program) for box in boxes]
+        others += [(box, candidate.model.program.lanes) for box in boxes]
     if not others:
         return built, ()
     program = with_alternatives(built.program, others)

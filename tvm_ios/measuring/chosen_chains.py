@@ -73,7 +73,9 @@ class ChosenChains:
     def _measure(self, placed: list[_Placed]) -> None:
         """Time units apart and as a chain, and keep the gain of each chain."""
         missing = [each for each in placed if each not in self._gain]
-        self._forms.compile([chain for chain, _ in missing])
+        self._forms.require(
+            piece for chain, _ in missing for piece in (chain, *((unit,) for unit in chain))
+        )
         outcomes = self._measurer.outcomes(
             self._measurement(chain, lanes, joined)
             for chain, lanes in missing

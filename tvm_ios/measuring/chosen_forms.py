@@ -118,6 +118,12 @@ class ChosenForms:
         for units in self._compiled.timed:
             self._choose(units)
 
+    def require(self, pieces: Iterable[tuple[int, ...]]) -> None:
+        """Compile those units and merged units that are not compiled yet, in parallel."""
+        missing = [units for units in dict.fromkeys(pieces) if units not in self._compiled.fastest]
+        if missing:
+            self.compile(missing)
+
     def compile(self, pieces: Sequence[tuple[int, ...]], progress: Progress | None = None) -> None:
         """Compile units and merged units in parallel, and time those of several forms."""
         sources = {str(i): self._source(units) for i, units in enumerate(pieces)}

@@ -33,9 +33,6 @@ class Timing:
     #: Seconds of a graph of one launch that are not work of its kernel; 0 if times begin with a
     #: kernel's first instruction and end with its last.
     launch_overhead: float
-    #: Seconds in a graph's time between the end of a launch and the begin of one that waits for it;
-    #: None if unknown.
-    edge_latency: float | None = None
     #: Whether equal graphs always take the same time. A graph is then timed only once.
     exact: bool = True
 

@@ -47,10 +47,13 @@ class SimplifiedModel:
     tail: Tail | None = None
 
 
-def simplified(source: ModelSource, model: onnx.ModelProto) -> SimplifiedModel:
+def simplified(
+    source: ModelSource, model: onnx.ModelProto, *, is_open: bool = False
+) -> SimplifiedModel:
     """Simplify a model that was read, and split off a tail whose shapes depend on the data.
 
-    Raise InputShapeError if shapes are missing, GraphError if it cannot be scheduled.
+    With ``is_open`` the model is read at other shapes, too, and compared. Raise InputShapeError if
+    shapes are missing, GraphError if it cannot be scheduled.
     """
     from tvm_ios.onnx.as_written import beginning_as_written, with_static_inputs
     from tvm_ios.onnx.known_shapes import known_shapes
@@ -61,7 +64,7 @@ def simplified(source: ModelSource, model: onnx.ModelProto) -> SimplifiedModel:
     shapes = known_shapes(source.name, model, source.shapes)
     cells = source.cells or source.dialect != "relax"
     try:
-        simple = simplify(model, shapes, cells=cells)
+        simple = simplify(model, shapes, cells=cells, is_open=is_open)
         require_supported(source.name, simple)
         return SimplifiedModel(simple, with_static_inputs(model, shapes))
     except GraphError:

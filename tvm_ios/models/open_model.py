@@ -28,7 +28,7 @@ def open_operators(model: AnyModel, ranges: Ranges, progress: Progress = silent)
     proto = read_model(source)
 
     def read(at: Mapping[str, tuple[int, ...]]) -> OpGraph:
-        simple = simplified(replace(source, shapes=at), proto)
+        simple = simplified(replace(source, shapes=at), proto, is_open=True)
         return graph_from_onnx(simple.model, already_simplified=True)
 
     return open_graph(read, open_shapes(ranges, declared_extents(proto)), progress)

@@ -47,7 +47,7 @@ from tvm_ios.onnx.rewrites.node_names import name_by_type
 from tvm_ios.onnx.rewrites.one_row import one_row_images
 from tvm_ios.onnx.rewrites.other_domains.packed import stays_packed
 from tvm_ios.onnx.rewrites.other_domains.registry import with_wanted_opset, write_other_domains_out
-from tvm_ios.onnx.rewrites.pads import explicit_pads, gather_what_pads_copy
+from tvm_ios.onnx.rewrites.pads import explicit_pads, gather_what_pads_copy, join_what_pads_copy
 from tvm_ios.onnx.rewrites.pass_through import remove_if_nothing
 from tvm_ios.onnx.rewrites.plainly.registry import write_plainly
 from tvm_ios.onnx.rewrites.quantised.operators import PRODUCTS, write_quantised
@@ -84,20 +84,25 @@ _NO_LIMIT = 1 << 40
 
 
 def simplify(
-    model: Any, shapes: Mapping[str, Sequence[int]] | None = None, *, cells: bool = False
+    model: Any,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    *,
+    cells: bool = False,
+    is_open: bool = False,
 ) -> Any:
     """Return the model simplified by all :func:`steps`, which computes the same.
 
     The ``onnx.ModelProto`` is not changed. ``shapes`` gives the shapes of inputs with dynamic
     dimensions. With ``cells`` every recurrent layer becomes a cell for each step; else those that
-    can be are one operator of all steps, which the model defines by ONNX's. In the result all
+    can be are one operator of all steps, which the model defines by ONNX's. With ``is_open`` other
+    shapes follow, and pads that copy have no constants of each shape. In the result all
     weights are initializers and no initializer is an input; equal operators stay separate. Raise
     InputShapeError if a shape is missing or does not fit; GraphError if a ``Resize`` would be read
     wrongly, a recurrent layer cannot be unrolled, or the model is damaged.
     """
     with _own_errors():
         work = _folded(model, shapes or {}, cells=cells)
-        for step in steps(cells=cells):
+        for step in steps(cells=cells, is_open=is_open):
             step(work)
         if shapes:
             _infer_outputs_anew(work)
@@ -195,7 +200,7 @@ def _unroll(model: Any) -> bool:
     return unrolled
 
 
-def steps(*, cells: bool = False) -> tuple[ModelStep, ...]:
+def steps(*, cells: bool = False, is_open: bool = False) -> tuple[ModelStep, ...]:
     """Return the steps that simplify a model whose constants are folded, in order."""
     return (
         # One operator one meaning: what TVM misreads, recurrent layers, sums of products.
@@ -218,7 +223,7 @@ def steps(*, cells: bool = False) -> tuple[ModelStep, ...]:
             binary_sums,
             concat_in_parts,
             slice_of_one_index,
-            gather_what_pads_copy,
+            join_what_pads_copy if is_open else gather_what_pads_copy,
             softmax_of_one_axis,
         ),
         _on_graph(canonical_gemms),

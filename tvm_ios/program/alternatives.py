@@ -10,21 +10,19 @@ from tvm_ios.program.program import Alternative, Launch, Program, ProgramError, 
 
 #: For each symbol the least and the most values in a box of shapes.
 Box = Mapping[str, tuple[int, int]]
+#: As of :class:`tvm_ios.program.program.Program`.
+Lanes = tuple[tuple[Launch | Wait, ...], ...]
 
 
-def with_alternatives(program: Program, others: Sequence[tuple[Box, Program]]) -> Program:
-    """Return a program with the lanes of others, of the same units, in boxes of its shapes.
-
-    Raise ProgramError if another one has other units, kernels or buffers.
-    """
+def with_alternatives(program: Program, others: Sequence[tuple[Box, Lanes]]) -> Program:
+    """Return a program that has other lanes, as of :func:`lanes_in`, in boxes of its shapes."""
     alternatives = tuple(
-        Alternative({s.name: box[s.name] for s in program.symbols}, lanes_in(program, other))
-        for box, other in others
+        Alternative({s.name: box[s.name] for s in program.symbols}, lanes) for box, lanes in others
     )
     return replace(program, alternatives=alternatives)
 
 
-def lanes_in(program: Program, other: Program) -> tuple[tuple[Launch | Wait, ...], ...]:
+def lanes_in(program: Program, other: Program) -> Lanes:
     """Return the lanes of another program with this one's numbers of kernels, buffers and units.
 
     Raise ProgramError if it has other ones.

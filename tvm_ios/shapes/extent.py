@@ -1,9 +1,10 @@
 """Extents of open dimensions: expressions of symbols that are used as numbers.
 
 Code that computes with the extents of tensors runs on :class:`Extent` as on ``int``: arithmetic
-gives expressions, in a normal form, so that equal ones are equal. A comparison that has one answer
-in the whole range has this answer. Another one is answered as at the symbols' hints, and noted as a
-:class:`Guard`: the result of the code is right where all its guards hold.
+gives expressions in a normal form, so that expressions of equal terms compare as equal. A
+comparison that has one answer in the whole range has this answer. A comparison whose answer depends
+on the shape is answered as at the symbols' hints and noted as a :class:`Guard`: the result of the
+code is right at the shapes at which all its guards hold.
 
 An extent is no subclass of ``int``, because Python would take the number inside a subclass without
 asking (``range(extent)``, ``[0] * extent``) and lose the expression; here these raise. Annotations
@@ -38,7 +39,7 @@ class OpenExtentError(UserError):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Symbol:
-    """A whole number that each shape chooses."""
+    """A whole number that each shape has: an open extent, or how many steps make one."""
 
     #: The name of the dimension.
     name: str
@@ -94,7 +95,7 @@ _GUARDS: ContextVar[dict[Guard, None] | None] = ContextVar("guards", default=Non
 
 @contextmanager
 def noted_guards() -> Generator[dict[Guard, None]]:
-    """Note the guards of comparisons inside; without it an undecided comparison raises."""
+    """Note the guards of comparisons in the block; elsewhere undecided comparisons raise."""
     guards: dict[Guard, None] = {}
     token = _GUARDS.set(guards)
     try:
@@ -108,10 +109,10 @@ _UNEQUAL: ContextVar[bool] = ContextVar("unequal", default=False)
 
 @contextmanager
 def unequal_if_undecided() -> Generator[None]:
-    """Let extents inside be equal only if they are at every shape.
+    """Compare extents in the block as equal only if they are equal at every shape.
 
-    For code that treats equal extents in a special way (an extent of 1, a whole tensor), and whose
-    general way is right for them too.
+    This is for code that treats equal extents in a special way (an extent of 1, a whole tensor), if
+    its general way is right for equal extents, too.
     """
     token = _UNEQUAL.set(True)
     try:
@@ -249,13 +250,13 @@ def hint_of(extent: int) -> int:
 def ceil_div(extent: int, divisor: int) -> int:
     """Return the quotient by a positive number, rounded up.
 
-    Of an open extent its bounds are known better in this form than as ``-(-extent // divisor)``.
+    The bounds of an open extent are tighter in this form than as ``-(-extent // divisor)``.
     """
     return (extent + divisor - 1) // divisor
 
 
 def bounds(extent: int) -> tuple[int, int]:
-    """Return numbers between which an extent is: exact if it has one term."""
+    """Return the least and the most of an extent; if it has several terms, perhaps wider bounds."""
     return _bounds(extent.terms) if isinstance(extent, Extent) else (extent, extent)
 
 
@@ -443,7 +444,7 @@ def _numbers(terms: Terms) -> Array | None:
 
 
 def _bounds(terms: Terms) -> tuple[int, int]:
-    """Return numbers between which an expression is: exact if it has one term."""
+    """Return the least and the most of an expression; of several terms, perhaps wider bounds."""
     least = most = 0
     for monomial, factor in terms:
         low = high = factor

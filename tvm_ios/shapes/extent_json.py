@@ -65,7 +65,7 @@ class ExpressionTable:
 class ExpressionReader:
     """The expressions of tables that :meth:`ExpressionTable.to_json` wrote.
 
-    Raise UserError if the tables are none.
+    Raise UserError if the tables are damaged.
     """
 
     def __init__(self, data: Mapping[str, Any]) -> None:

@@ -3,8 +3,8 @@
 The extents of real tensors are products of symbols, and of what strides and pools leave of them,
 ``(symbol + a) // c``, times a number and plus a number. These are tried, the simplest first:
 symbols, products and sums of them, then quotients, then quotients and products of expressions that
-were fitted before, as one stride follows another. Of the first kind that fits only one expression
-may fit, or all that do must be equal in the whole range.
+were fitted before, as one stride follows another. If several expressions of one kind fit, and
+differ somewhere in the range, more shapes have to be tried.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Values = Mapping[str, int]
 _DIVISORS = (2, 3, 4, 5, 8, 16, 32)
 #: The divisors of windows of samples.
 _HOPS = (10, 20, 40, 64, 80, 100, 128, 160, 256, 320, 512)
-#: Expressions by their way, see :func:`_way`.
+#: Expressions by their direction, see :func:`_direction`.
 Table = dict[tuple[int, ...], list[int]]
 #: The number of kinds of expressions of symbols, see :func:`_candidates`.
-_LEVELS = 5
+_KINDS = 5
 #: The kinds that have no quotients.
 _WHOLE = range(3)
 
@@ -56,9 +56,10 @@ class AmbiguousError(OpenExtentError):
 
 
 class Fitting:
-    """Expressions that numbers at some points may have.
+    """Finds the expressions that numbers at some points have.
 
-    ``open_extents`` are the extents of the inputs' open dimensions.
+    ``open_extents`` are the extents of the inputs' open dimensions, ``points`` the values of their
+    symbols.
     """
 
     def __init__(self, open_extents: Sequence[int], points: Sequence[Values]) -> None:
@@ -81,13 +82,13 @@ class Fitting:
         return self._fitted[key]
 
     def _fit(self, numbers: tuple[int, ...]) -> int | None:
-        way = _way(numbers)
-        if way is None:
+        direction = _direction(numbers)
+        if direction is None:
             return numbers[0]
         found: list[int] = []
-        for level in range(_LEVELS + 1):
-            candidates = self._by_way(level) if level < _LEVELS else self._of_fitted()
-            for candidate in candidates.get(way, ()):
+        for kind in range(_KINDS + 1):
+            candidates = self._of_kind(kind) if kind < _KINDS else self._of_fitted()
+            for candidate in candidates.get(direction, ()):
                 at = [evaluate(candidate, point) for point in self._points]
                 first, second = next(
                     (i, j) for i, a in enumerate(at) for j, b in enumerate(at) if a != b
@@ -98,7 +99,8 @@ class Fitting:
                     found.append(fitted + (numbers[0] - evaluate(fitted, self._points[0])))
             if found:
                 break
-        for other in found[1:]:
+        # Of expressions in an order the outermost are told apart first, and those between halved.
+        for other in reversed(found[1:]):
             with noted_guards() as guards:
                 equal = found[0] == other
             if guards or not equal:
@@ -106,12 +108,12 @@ class Fitting:
                 raise AmbiguousError(sentence, found[0], other)
         return found[0] if found else None
 
-    def _by_way(self, level: int) -> Table:
-        """Return the expressions of a level, without factor and constant, by their way."""
-        if level not in self._tables:
-            extents = self._whole if level in _WHOLE else self._open
-            self._tables[level] = self._table(_candidates(extents, level))
-        return self._tables[level]
+    def _of_kind(self, kind: int) -> Table:
+        """Return the expressions of a kind by direction, each without factor and summand."""
+        if kind not in self._tables:
+            extents = self._whole if kind in _WHOLE else self._open
+            self._tables[kind] = self._table(_candidates(extents, kind))
+        return self._tables[kind]
 
     def _of_fitted(self) -> Table:
         """Return quotients and products of the expressions of one symbol that are fitted."""
@@ -125,16 +127,16 @@ class Fitting:
         table: Table = defaultdict(list)
         # Equal ones of other signs have one hash, and to compare them would ask for their shape.
         for candidate in {str(candidate): candidate for candidate in candidates}.values():
-            way = _way([evaluate(candidate, point) for point in self._points])
-            if way is not None:
-                table[way].append(candidate)
+            direction = _direction([evaluate(candidate, point) for point in self._points])
+            if direction is not None:
+                table[direction].append(candidate)
         return table
 
 
-def _candidates(extents: Sequence[int], level: int) -> Iterator[int]:
-    """Yield the expressions of a level: symbols, pairs, triples, quotients, pairs of quotients."""
+def _candidates(extents: Sequence[int], kind: int) -> Iterator[int]:
+    """Yield the expressions of a kind: symbols, pairs, triples, quotients, pairs of quotients."""
     parts = [[extent, *_parts(extent)] for extent in extents]
-    match level:
+    match kind:
         case 0:
             yield from extents
         case 1:
@@ -158,11 +160,11 @@ def _parts(extent: int, divisors: Sequence[int] = _DIVISORS) -> Iterator[int]:
             yield (extent + added) // divisor
 
 
-def _way(numbers: Sequence[int]) -> tuple[int, ...] | None:
+def _direction(numbers: Sequence[int]) -> tuple[int, ...] | None:
     """Return the differences to the first number over their common divisor; None if all are 0.
 
-    The first that is not 0 is positive: numbers that are a multiple of others, plus a number, have
-    the same way.
+    The first difference that is not 0 is positive, so that numbers have the same direction as their
+    multiples, also with a number added.
     """
     differences = [number - numbers[0] for number in numbers]
     divisor = gcd(*differences)

@@ -135,16 +135,16 @@ def typical_shapes(symbols: Sequence[Symbol]) -> list[dict[str, int]]:
 
 
 def value_of(symbol: Symbol, extent: int, number: int) -> int:
-    """Return the value of the symbol of an input's extent that is this number, rounded down."""
+    """Return the value at which an input's extent of one symbol is a number, rounded down."""
     # Extents of inputs are multiples of one symbol, and a number.
     first, second = (evaluate(extent, {symbol.name: n}) for n in (0, 1))
     return (number - first) // (second - first)
 
 
 def range_of(extent: int) -> Range:
-    """Return the numbers that an extent may be: all between its bounds if it is no step * symbol.
+    """Return the range of an extent, whose step is the factor of its only symbol.
 
-    A number may be added to that.
+    The range of another extent is all numbers between its bounds.
     """
     least, most = bounds(extent)
     symbols = symbols_of(extent)

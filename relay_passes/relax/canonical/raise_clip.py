@@ -23,12 +23,15 @@ from relay_passes.relax.expressions import (
     uses_of,
 )
 
+_OPERATORS = {tirx.Max: relax.op.maximum, tirx.Min: relax.op.minimum}
+
 
 @tvm.transform.module_pass(opt_level=0, name="RaiseClip")
 class RaiseClip:
     """A pass that replaces TIR comparing all elements with a number by ``maximum`` or ``minimum``.
 
-    If only a ``minimum`` reads such a ``maximum``, the two are emitted next to each other.
+    The number may be computed. If it is known, and only a ``minimum`` reads such a ``maximum``, the
+    two are emitted next to each other.
     """
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
@@ -47,6 +50,8 @@ class RaiseClip:
                 return builder.emit(value)
             kind, bound = limit
             data = value.args[1].fields[0]
+            if not isinstance(bound, int | float):
+                return builder.emit(_OPERATORS[kind](data, bound))
             if math.isinf(bound):
                 return data
             number = relax.const(bound, data_type(data))
@@ -62,8 +67,11 @@ class RaiseClip:
         return rebuild(mod, "main", emit, ["relax.call_tir"])
 
 
-def _bound(function: Any, arguments: list[Any], result: relax.Var) -> tuple[Any, float] | None:
-    """Return the class (Max or Min) and the bound of a TIR function that only clips, else None."""
+def _bound(function: Any, arguments: list[Any], result: relax.Var) -> tuple[Any, Any] | None:
+    """Return the class (Max or Min) and the bound of a TIR function that only clips, else None.
+
+    The bound is a number, or the argument that holds it.
+    """
     stores: list[Any] = []
     tvm_ffi.structural_walk(function.body, [(tirx.BufferStore, stores.append)])
     if len(stores) != 1 or not isinstance(stores[0].value, tirx.Max | tirx.Min):
@@ -76,10 +84,11 @@ def _bound(function: Any, arguments: list[Any], result: relax.Var) -> tuple[Any,
     if not all(map(lambda a, b: a.same_as(b), data.indices, whole.indices)):
         return None
     if len(arguments) == 2 and isinstance(bound, tvm.ir.TensorLoad):
-        number = constant_value(arguments[1])
-        if number is None or number.size != 1:
+        is_one = math.prod(static_shape(arguments[1])) == 1
+        if not is_one or not bound.source.same_as(function.params[1]):
             return None
-        return type(whole.value), number.item()
+        number = constant_value(arguments[1])
+        return type(whole.value), arguments[1] if number is None else number.item()
     if len(arguments) == 1 and isinstance(bound, tirx.FloatImm | tirx.IntImm):
         return type(whole.value), bound.value
     return None

@@ -29,7 +29,7 @@ def chain(spec: Chain, isa: Isa) -> tuple[Any, int]:
     Raise UserError if their sizes are open.
     """
     window = next(s.window for s in (spec.first, spec.second) if isinstance(s, Pooling))
-    if any(map(is_open, (*window.input, *window.output))):
+    if symbols_in(window):
         raise UserError(
             "there is no kernel of open extents for a Chain over images of any size: give exact "
             "shapes"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -51,6 +51,19 @@ def pooling(spec: Pooling, isa: Isa, finer: bool = False) -> tuple[Any, int]:
         writer = of(indexed, isa, code, image, row)
         code.blocks(part, spec.channels, chunk, writer.channels)
     return code.kernel()
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """Neighbouring pixels of a row, for some channels."""
+
+    #: The column of the first pixel.
+    x0: Index
+    #: The tiles of the row that have its code.
+    run: TileRun
+    #: The first channel, and the number of channels.
+    channel: Index
+    lanes: int
 
 
 class PoolingWriter:
@@ -102,23 +115,23 @@ class PoolingWriter:
     def _row(self, channel: Index, lanes: int) -> None:
         for run in row_runs(self.spec.window, self.pixels):
             if run.tiles == 1:
-                self._pixels(run.begin, run, channel, lanes)
+                self._pixels(_Tile(run.begin, run, channel, lanes))
                 continue
             with self.code.loop("x", 0, run.tiles) as x:
                 x0 = self.code.bind("x0", x * run.pixels + run.begin)
-                self._pixels(x0, run, channel, lanes)
+                self._pixels(_Tile(x0, run, channel, lanes))
 
-    def _pixels(self, x0: Index, run: TileRun, channel: Index, lanes: int) -> None:
-        spec, code = self.spec, self.code
+    def _pixels(self, tile: _Tile) -> None:
+        spec, code, run, lanes = self.spec, self.code, tile.run, tile.lanes
         accumulators = code.accumulators(run.pixels, lanes, self._dtype)
         for acc in accumulators:
             code.store(acc, 0, broadcast(self._least, lanes), lanes)
         begin, end = self.rows
         if (begin, end) == (0, 1):
-            self._kernel_row(0, x0, run, channel, lanes, accumulators)
+            self._kernel_row(0, tile, accumulators)
         else:
             with code.loop("ky", begin, end) as ky:
-                self._kernel_row(ky, x0, run, channel, lanes, accumulators)
+                self._kernel_row(ky, tile, accumulators)
         stores = []
         for p in range(run.pixels):
             value = load(accumulators[p], 0, lanes)
@@ -131,41 +144,32 @@ class PoolingWriter:
                     divisor = broadcast(divisor, lanes)
                 value = value / divisor
             value = code.bind("value", value)
-            grid = (self.image, self.row, x0 + p)
-            stores += [(statement, grid, channel, value, lanes) for statement in spec.statements]
+            grid = (self.image, self.row, tile.x0 + p)
+            stores += [(s, grid, tile.channel, value, lanes) for s in spec.statements]
         store_vectors(code, self.buffers, stores, self._stored_shift)
 
-    def _kernel_row(
-        self,
-        ky: Index,
-        x0: Index,
-        run: TileRun,
-        channel: Index,
-        lanes: int,
-        accumulators: list[Any],
-    ) -> None:
+    def _kernel_row(self, ky: Index, tile: _Tile, accumulators: list[Any]) -> None:
         """Write one kernel row; each input vector is read once for all pixels that use it."""
-        spec, code, window = self.spec, self.code, self.spec.window
-        sw = spec.data.strides[2]
-        origin = self._origin(ky, channel)
-        origin = code.bind("origin", origin + column(window, x0, 0) * sw)
-        columns = sorted({k for _, k in run.valid})
-        weights = {kx: self._weight(ky, kx, channel, lanes) for kx in columns}
+        window, lanes, valid = self.spec.window, tile.lanes, tile.run.valid
+        origin, sw = self._origin(ky, tile), self.spec.data.strides[2]
+        columns = sorted({k for _, k in valid})
+        weights = {kx: self._weight(ky, kx, tile.channel, lanes) for kx in columns}
         readers: dict[int, list[tuple[int, int]]] = {}
-        for p, kx in sorted(run.valid):
+        for p, kx in sorted(valid):
             readers.setdefault(p * window.strides[1] + kx * window.dilations[1], []).append((p, kx))
         for j in sorted(readers):
             value = self._element(origin + j * sw, lanes)
             for p, kx in readers[j]:
                 self._accumulate(accumulators[p], value, weights[kx], lanes)
 
-    def _origin(self, ky: Index, channel: Index) -> Index:
-        """Return the element of the input's column 0 that a kernel row reads."""
+    def _origin(self, ky: Index, tile: _Tile) -> Index:
+        """Return the element that a kernel row's column 0 reads for a tile's first pixel."""
         spec, window = self.spec, self.spec.window
         y = self.row * window.strides[0] + ky * window.dilations[0] - window.pads[0]
-        sn, sh, _, sc = spec.data.strides
-        origin = spec.data.offset + self.image * sn + y * sh + channel * sc
-        return origin + self._read_shift
+        sn, sh, sw, sc = spec.data.strides
+        origin = spec.data.offset + self.image * sn + y * sh + tile.channel * sc
+        origin = origin + self._read_shift
+        return self.code.bind("origin", origin + column(window, tile.x0, 0) * sw)
 
     def _element(self, at: Index, lanes: int) -> Any:
         """Return a vector of the input."""
@@ -211,7 +215,7 @@ class _OpenRowWriter(PoolingWriter):
     def _row(self, channel: Index, lanes: int) -> None:
         OpenRow(self.code, self.spec.window, self.pixels).write(
             RowWriter(
-                lambda x, run: self._pixels(x, run, channel, lanes),
+                lambda x, run: self._pixels(_Tile(x, run, channel, lanes)),
                 partial(self._pixel, channel, lanes),
             )
         )
@@ -219,7 +223,7 @@ class _OpenRowWriter(PoolingWriter):
     def _pixel(self, channel: Index, lanes: int, x: Index, begin: Index, end: Index) -> None:
         """Write a pixel, of a range of kernel columns."""
         self._columns = begin, end
-        self._pixels(x, TileRun(0, 1, 1, frozenset()), channel, lanes)
+        self._pixels(_Tile(x, TileRun(0, 1, 1, frozenset()), channel, lanes))
         self._columns = None
 
     def _columns_read(self, run: TileRun, pixel: int) -> Index:
@@ -228,24 +232,15 @@ class _OpenRowWriter(PoolingWriter):
         begin, end = self._columns
         return end - begin
 
-    def _kernel_row(
-        self,
-        ky: Index,
-        x0: Index,
-        run: TileRun,
-        channel: Index,
-        lanes: int,
-        accumulators: list[Any],
-    ) -> None:
+    def _kernel_row(self, ky: Index, tile: _Tile, accumulators: list[Any]) -> None:
         if self._columns is None:
-            super()._kernel_row(ky, x0, run, channel, lanes, accumulators)
+            super()._kernel_row(ky, tile, accumulators)
             return
-        spec, code, window = self.spec, self.code, self.spec.window
-        origin = self._origin(ky, channel)
-        origin = code.bind("origin", origin + column(window, x0, 0) * spec.data.strides[2])
-        with code.loop("kx", *self._columns) as kx:
-            value = self._element(origin + kx * (window.dilations[1] * spec.data.strides[2]), lanes)
-            weight = self._weight(ky, kx, channel, lanes)
+        origin, lanes = self._origin(ky, tile), tile.lanes
+        step = self.spec.window.dilations[1] * self.spec.data.strides[2]
+        with self.code.loop("kx", *self._columns) as kx:
+            value = self._element(origin + kx * step, lanes)
+            weight = self._weight(ky, kx, tile.channel, lanes)
             self._accumulate(accumulators[0], value, weight, lanes)
 
 

@@ -13,6 +13,7 @@ from runtime_ext.units.rules.reading import read_input
 from runtime_ext.units.storing import in_memory
 from runtime_ext.units.unit_draft import UnitDraft
 from runtime_ext.units.values import Padded
+from tvm_ios.shapes.extent import OpenExtentError, is_open
 
 #: The most results of one input pixel; their code is unrolled.
 _LARGEST = 16
@@ -20,7 +21,10 @@ _HALF = Fraction(1, 2)
 
 
 def resize(unit: UnitDraft, var: Any, call: Any) -> bool:
-    """Plan a call of resize2d by whole factors, nearest or linear; return whether it is one."""
+    """Plan a call of resize2d by whole factors, nearest or linear; return whether it is one.
+
+    Raise OpenExtentError if another factor depends on the shape in a mode that rounds positions.
+    """
     attrs = call.attrs
     value = unit.value(call.args[0])
     if str(attrs.layout) != "NCHW":
@@ -48,11 +52,23 @@ def _taps(
 ) -> tuple[tuple[int, float], ...] | None:
     """Return the taps along one axis, as of :class:`runtime_ext.kernels.spec.Interpolation`.
 
-    Return None if the factor is not whole, or the mode is unknown.
+    Return None if the factor is not whole, or the mode is unknown. TVM computes positions in
+    floating point: where these are rounded, it is asked for known factors that it gets right
+    (:mod:`tvm_ios.onnx.rewrites.resample`), and for any factor only to round ``asymmetric`` ones
+    down.
     """
-    if after % before:
+    try:
+        factor, rest = divmod(after, before)
+    except OpenExtentError:
+        factor, rest = 0, 1
+    if is_open(factor) or rest:
+        is_open_factor = is_open(before) or is_open(after)
+        if is_open_factor and rounding and (coordinates, rounding) != ("asymmetric", "floor"):
+            raise OpenExtentError(
+                f"a Resize to the nearest pixel ({coordinates}, {rounding}) makes {after} of "
+                f"{before} pixels: only asymmetric ones that round down may have any factor"
+            )
         return None
-    factor = after // before
     taps: list[tuple[int, float]] = []
     for result in range(factor):
         if coordinates == "asymmetric":
