@@ -1,0 +1,95 @@
+"""Statements that read along pixels and store along channels, beside NumPy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime_ext.kernels.expression import Access
+from runtime_ext.kernels.spec import Finer, Pointwise, Statement
+from runtime_ext.kernels.tile_work import across, finer
+from tests.fast_run import examples
+from tests.kernels.open_kernels import TARGETS, OpenKernel, nothing, on_targets, random
+
+
+def transposition(
+    images: int, height: int, width: int, channels: int, *, by_rows: bool = False
+) -> Pointwise:
+    """[images, height, channels, width] becomes [images, height, width, channels].
+
+    The result is the sum of the data, a number of each channel, and one of each pixel. ``by_rows``
+    exchanges the axes of height and width in the spec, not in memory.
+    """
+    size = channels * width
+    sum_of = ("add", ("load", Access(0, 0, (height * size, size, 1, width))), _FACTOR)
+    value = ("add", sum_of, ("load", Access(2, 0, (0, 0, 1, 0))))
+    target = Access(3, 0, (height * size, size, channels, 1))
+    buffers = (
+        (images, height, channels, width),
+        (channels,),
+        (width,),
+        (images, height, width, channels),
+    )
+    grid, statement = (images, height, width), Statement(value, target, 0, channels)
+    if not by_rows:
+        return Pointwise(buffers, grid, (statement,))
+
+    def exchanged(at: Access) -> Access:
+        image, row, pixel, channel = at.strides
+        return replace(at, strides=(image, pixel, row, channel))
+
+    return Pointwise(buffers, (images, width, height), (statement.mapped(exchanged),))
+
+
+_FACTOR = ("exp", ("load", Access(1, 0, (0, 0, 0, 1))))
+
+
+def check(spec: Any, target: str) -> None:
+    """Compare with NumPy; two partitions of the tiles give the same bits."""
+    kernel = OpenKernel(spec, TARGETS[target])
+    data, of_channel, of_pixel, result = (spec.kernel if isinstance(spec, Finer) else spec).buffers
+    arrays = [random(*data), random(*of_channel), random(*of_pixel), nothing(*result)]
+    whole = kernel.run({}, arrays)[-1]
+    parts = kernel.run({}, arrays, [kernel.tiles({}) // 2])[-1]
+    x, a, b, _ = arrays
+    np.testing.assert_allclose(
+        whole, x.swapaxes(2, 3) + np.exp(a) + b[:, None], rtol=1e-5, atol=1e-5
+    )
+    assert whole.tobytes() == parts.tobytes()
+
+
+@on_targets
+@pytest.mark.parametrize("by_rows", [False, True])
+def test_squares_and_what_is_left_beside_them(by_rows: bool, target: str) -> None:
+    spec = transposition(2, 3, 70, 37, by_rows=by_rows)
+    assert across(spec) is not None
+    check(spec, target)
+    check(Finer(spec), target)
+
+
+@examples(8)
+@given(st.integers(1, 2), st.integers(1, 2), st.integers(1, 90), st.integers(1, 50), st.booleans())
+def test_any_extents(images: int, height: int, width: int, channels: int, by_rows: bool) -> None:
+    target = list(TARGETS)[-1]
+    check(transposition(images, height, width, channels, by_rows=by_rows), target)
+
+
+def test_few_channels_and_few_pixels_are_no_squares() -> None:
+    assert across(transposition(1, 2, 224, 3)) is None
+    assert across(transposition(1, 2, 7, 64)) is None
+
+
+def test_statements_in_the_order_of_memory_are_no_transpositions() -> None:
+    at = Access(0, 0, (0, 64 * 64, 64, 1))
+    copy = Pointwise(((64, 64, 64),) * 2, (1, 64, 64), (Statement(("load", at), at, 0, 64),))
+    assert across(copy) is None
+
+
+def test_a_finer_transposition_has_the_same_tiles() -> None:
+    spec = transposition(1, 1, 512, 512)
+    assert finer(spec) is spec
