@@ -1,19 +1,23 @@
-"""Statements that read along pixels and store along channels, beside NumPy."""
+"""Transposed copies, beside NumPy, and transpositions that need none."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tvm import relax
 
 from runtime_ext.kernels.expression import Access
-from runtime_ext.kernels.spec import Finer, Pointwise, Statement
+from runtime_ext.kernels.spec import Finer, Pointwise, Statement, extents
 from runtime_ext.kernels.tile_work import across, finer
 from tests.fast_run import examples
+from tests.kernels.kernel_harness import check as check_unit
+from tests.kernels.kernel_harness import make_unit
 from tests.kernels.open_kernels import TARGETS, OpenKernel, nothing, on_targets, random
 
 
@@ -52,8 +56,9 @@ _FACTOR = ("exp", ("load", Access(1, 0, (0, 0, 0, 1))))
 def check(spec: Any, target: str) -> None:
     """Compare with NumPy; two partitions of the tiles give the same bits."""
     kernel = OpenKernel(spec, TARGETS[target])
-    data, of_channel, of_pixel, result = (spec.kernel if isinstance(spec, Finer) else spec).buffers
-    arrays = [random(*data), random(*of_channel), random(*of_pixel), nothing(*result)]
+    whole = spec.kernel if isinstance(spec, Finer) else spec
+    *read, result = map(extents, whole.buffers)
+    arrays = [*(random(*shape) for shape in read), nothing(*result)]
     whole = kernel.run({}, arrays)[-1]
     parts = kernel.run({}, arrays, [kernel.tiles({}) // 2])[-1]
     x, a, b, _ = arrays
@@ -93,3 +98,37 @@ def test_statements_in_the_order_of_memory_are_no_transpositions() -> None:
 def test_a_finer_transposition_has_the_same_tiles() -> None:
     spec = transposition(1, 1, 512, 512)
     assert finer(spec) is spec
+
+
+def of_samples(axes: list[int] | None, *, is_read_twice: bool = False) -> Any:
+    """A convolution of samples, [N, C, L], whose result is transposed."""
+
+    def body(emit: Any, x: Any, weight: Any, bias: Any) -> Any:
+        image = emit(relax.op.nn.conv2d(x, weight, strides=(1, 2)))
+        samples = emit(relax.op.squeeze(emit(relax.op.add(image, bias)), [2]))
+        turned = relax.op.permute_dims(samples, axes)
+        return relax.Tuple([samples, emit(turned)]) if is_read_twice else turned
+
+    return make_unit([(2, 20, 1, 41)], [(40, 20, 1, 3), (1, 40, 1, 1)], body)
+
+
+@pytest.mark.parametrize("axes", [[0, 2, 1], [2, 0, 1]])
+def test_a_convolution_stores_what_is_read_transposed(
+    axes: list[int], kernels_folder: Path
+) -> None:
+    unit = check_unit(str(kernels_folder), of_samples(axes), ("NHWC", ""))
+    assert len(unit.code.calls) == 1
+
+
+@pytest.mark.parametrize(("axes", "is_read_twice"), [([0, 2, 1], True), ([1, 0, 2], False)])
+def test_other_transpositions_are_copies(
+    axes: list[int], is_read_twice: bool, kernels_folder: Path
+) -> None:
+    """The samples are a result, too; or vectors of channels are not together in the result."""
+    function = of_samples(axes, is_read_twice=is_read_twice)
+    unit = check_unit(str(kernels_folder), function, ("NHWC", "") + ("",) * is_read_twice)
+    assert len(unit.code.calls) == 2
+
+
+def test_axes_in_reverse_are_a_transposition(kernels_folder: Path) -> None:
+    check_unit(str(kernels_folder), of_samples(None), ("NHWC", ""))
