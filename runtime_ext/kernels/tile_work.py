@@ -17,7 +17,8 @@ from tvm_ios.shapes.extent import hint_of, is_open
 #: Elements of a tile: long against a call, short enough to balance lanes; and of a finer tile, to
 #: balance many lanes.
 _ELEMENTS, _FINER = 4096, 1024
-#: Pixels of a tile that is transposed, at least: whole cache lines, next to each other.
+#: Pixels of a tile that is transposed, at least: some cache lines, next to each other; of a finer
+#: tile one.
 _ACROSS = 64
 #: Bytes of input rows that stay in the first-level cache from one row of results to the next.
 _RESIDENT = 32 * 1024
@@ -51,7 +52,7 @@ def work_a_tile(spec: Pointwise, finer: bool) -> int:
     pixels = max(1, elements // hint_of(sum(s.count for s in spec.statements)))
     turned = across(spec)
     if turned is not None:
-        spec, pixels = turned, max(_ACROSS, pixels // LINE * LINE)
+        spec, pixels = turned, max(LINE if finer else _ACROSS, pixels // LINE * LINE)
     return pixels if is_open(spec.grid[2]) else min(spec.grid[2], pixels)
 
 

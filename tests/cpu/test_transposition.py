@@ -14,11 +14,12 @@ from tvm import relax
 
 from runtime_ext.kernels.expression import Access
 from runtime_ext.kernels.spec import Finer, Pointwise, Statement, extents
-from runtime_ext.kernels.tile_work import across, finer
+from runtime_ext.kernels.tile_work import across, finer, work_a_tile
 from tests.fast_run import examples
 from tests.kernels.kernel_harness import check as check_unit
 from tests.kernels.kernel_harness import make_unit
 from tests.kernels.open_kernels import TARGETS, OpenKernel, nothing, on_targets, random
+from tvm_ios.program.program import LINE
 
 
 def transposition(
@@ -56,8 +57,7 @@ _FACTOR = ("exp", ("load", Access(1, 0, (0, 0, 0, 1))))
 def check(spec: Any, target: str) -> None:
     """Compare with NumPy; two partitions of the tiles give the same bits."""
     kernel = OpenKernel(spec, TARGETS[target])
-    whole = spec.kernel if isinstance(spec, Finer) else spec
-    *read, result = map(extents, whole.buffers)
+    *read, result = map(extents, (spec.kernel if isinstance(spec, Finer) else spec).buffers)
     arrays = [*(random(*shape) for shape in read), nothing(*result)]
     whole = kernel.run({}, arrays)[-1]
     parts = kernel.run({}, arrays, [kernel.tiles({}) // 2])[-1]
@@ -95,9 +95,10 @@ def test_statements_in_the_order_of_memory_are_no_transpositions() -> None:
     assert across(copy) is None
 
 
-def test_a_finer_transposition_has_the_same_tiles() -> None:
+def test_finer_tiles_are_whole_cache_lines() -> None:
     spec = transposition(1, 1, 512, 512)
-    assert finer(spec) is spec
+    assert isinstance(finer(spec), Finer)
+    assert (work_a_tile(spec, finer=False), work_a_tile(spec, finer=True)) == (64, LINE)
 
 
 def of_samples(axes: list[int] | None, *, is_read_twice: bool = False) -> Any:
