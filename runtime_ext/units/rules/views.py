@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tvm import relax
 
-from runtime_ext.kernels.expression import windows
+from runtime_ext.kernels.expression import Access, Expr, map_accesses, windows
 from runtime_ext.kernels.open_shapes import extent_in_relax, is_same
 from runtime_ext.kernels.relax_function import operator_name, static_shape
 from runtime_ext.kernels.spec import Contraction
@@ -205,11 +206,25 @@ def reshape(unit: UnitDraft, var: Any, call: Any) -> bool:
             return True
     home = unit.home(var)
     if home is None or not is_row_major(home):
+        if home is not None and isinstance(value, Lazy) and _only_ones_differ(value.shape, shape):
+            unit.bind(var, Lazy(_moved(value.expr, value.shape, shape), shape, home))
+            return True
         home = unit.scratch(shape, layout="")
     target = Stored(home.storage, value.shape, row_major(value.shape), home.offset)
     write(unit, value, target)
     unit.bind(var, home)
     return True
+
+
+def _moved(expr: Expr, before: tuple[int, ...], after: tuple[int, ...]) -> Expr:
+    """Return an expression of a value of one shape for another that differs in ones only."""
+
+    def moved(at: Access) -> Access:
+        strides = iter([s for s, e in zip(at.strides, four(before, 1), strict=True) if e != 1])
+        a, b, c, d = (next(strides) if extent != 1 else 0 for extent in four(after, 1))
+        return replace(at, strides=(a, b, c, d))
+
+    return map_accesses(expr, moved)
 
 
 def _transposed_home(unit: UnitDraft, var: Any) -> Stored | None:
