@@ -133,3 +133,28 @@ def test_other_transpositions_are_copies(
 
 def test_axes_in_reverse_are_a_transposition(kernels_folder: Path) -> None:
     check_unit(str(kernels_folder), of_samples(None), ("NHWC", ""))
+
+
+def test_axes_of_one_move_inside_expressions(kernels_folder: Path) -> None:
+    """What a convolution of samples reads is computed in the order in which it lies."""
+
+    def body(emit: Any, x: Any, y: Any) -> Any:
+        value = emit(relax.op.multiply(emit(relax.op.exp(x)), y))
+        return relax.op.expand_dims(value, [2])
+
+    function = make_unit([(2, 20, 41), (20, 1)], [], body)
+    unit = check_unit(str(kernels_folder), function, ("", "", "NHWC"))
+    assert len(unit.code.calls) == 1
+
+
+def test_a_norm_that_is_transposed_and_back(kernels_folder: Path) -> None:
+    """Between are only element-wise operators: these read the norm's rows as they lie."""
+
+    def body(emit: Any, x: Any, scale: Any, bias: Any) -> Any:
+        normed = emit(relax.op.nn.layer_norm(x, scale, bias, axes=[-1]))
+        value = emit(relax.op.nn.relu(emit(relax.op.permute_dims(normed, [0, 2, 1]))))
+        return relax.op.expand_dims(value, [2])
+
+    function = make_unit([(2, 41, 20)], [(20,), (20,)], body)
+    unit = check_unit(str(kernels_folder), function, ("", "NHWC"))
+    assert len(unit.code.calls) == 2
