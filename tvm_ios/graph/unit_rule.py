@@ -42,6 +42,8 @@ def default_rule(graph: OpGraph) -> Sequence[Sequence[int]]:
     - A dense layer with the split of its result, and with the element-wise operators that follow
       from the parts: an LSTM's cell from the product with its state on.
     - A concatenation with the concatenations and sums that only it reads (an exit).
+    - A convolution or dense layer, or a reshape or transposition, with the product of two
+      element-wise functions that alone read it (swish, GELU).
     - Any other operator, a chain of sums being one, with the cheap ones (element-wise, reshape,
       softmax, split) that follow it, whatever numbers these read too. So what is quantised goes
       with what makes it, and the limits of what is rounded are no activation before a convolution.
@@ -139,7 +141,7 @@ def _take_activation(partition: Partition, op: int) -> None:
 
 
 def _gate(partition: Partition, op: int) -> list[int]:
-    """Return the operators of ``f(x) * g(x)`` (swish, GELU) if nothing else reads what these do."""
+    """Return the operators of ``f(x) * g(x)`` (swish, GELU) if nothing else reads x or these."""
     (result,) = partition.op(op).outputs
     readers = partition.graph.consumers[result]
     if len(readers) != 2 or result in partition.graph.outputs:
