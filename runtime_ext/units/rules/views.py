@@ -206,7 +206,7 @@ def reshape(unit: UnitDraft, var: Any, call: Any) -> bool:
             return True
     home = unit.home(var)
     if home is None or not is_row_major(home):
-        if home is not None and isinstance(value, Lazy) and _only_ones_differ(value.shape, shape):
+        if home is not None and isinstance(value, Lazy) and _may_move(value, shape):
             unit.bind(var, Lazy(_moved(value.expr, value.shape, shape), shape, home))
             return True
         home = unit.scratch(shape, layout="")
@@ -214,6 +214,12 @@ def reshape(unit: UnitDraft, var: Any, call: Any) -> bool:
     write(unit, value, target)
     unit.bind(var, home)
     return True
+
+
+def _may_move(value: Lazy, shape: tuple[int, ...]) -> bool:
+    """Return whether an expression has a form of another shape: windows keep their axis."""
+    differs = len(shape) <= 4 and _only_ones_differ(value.shape, shape)
+    return differs and not any(windows(value.expr))
 
 
 def _moved(expr: Expr, before: tuple[int, ...], after: tuple[int, ...]) -> Expr:
