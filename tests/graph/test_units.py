@@ -91,6 +91,23 @@ def hard_swish(s: GraphSketch) -> int:
     return s.op("concat", s.op("multiply", z, s.op("sigmoid", z)), z)
 
 
+def halves(s: GraphSketch, x: int) -> int:
+    """GELU as exporters write it: half of x times what the error function of x makes."""
+    error = s.op("erf", s.op("multiply", x, s.constant()))
+    return s.op("multiply", s.op("multiply", x, s.constant()), s.op("add", error, s.constant()))
+
+
+def gelu(s: GraphSketch) -> int:
+    return s.op("reshape", halves(s, s.conv(0)))
+
+
+def transposed_gelu(s: GraphSketch) -> int:
+    """The transposition of a norm; one that is read by more than the GELU, and one of a sum."""
+    x = halves(s, s.op("transpose", s.op("layer_norm", s.conv(0))))
+    y = s.op("transpose", s.op("layer_norm", x))
+    return s.op("concat", halves(s, y), y, s.op("transpose", s.op("add", x, 0)))
+
+
 def rounded(s: GraphSketch, x: int) -> int:
     scaled = s.op("multiply", x, s.constant(CHANNELS))
     return s.op("clip", s.op("round", scaled), min=0.0, max=255.0)
@@ -113,6 +130,7 @@ def rounded_and_read_twice(s: GraphSketch) -> int:
 
 
 CBR = "conv2d+bias_add+relu"
+HALVES = "multiply+multiply+erf+add+multiply"
 ROUNDED = "conv2d+bias_add+multiply+round+clip"
 SCALED_SUM = "multiply+multiply+add+divide+round+clip"
 SEP = "relu+conv2d+conv2d+bias_add"
@@ -165,6 +183,20 @@ EXPECTED: dict[str, tuple[Callable[[GraphSketch], int], list[str]]] = {
             "conv2d+bias_add+multiply+add+clip+multiply",
             "multiply",
             "sigmoid",
+        ],
+    ),
+    "gelu": (gelu, [f"conv2d+bias_add+{HALVES}+reshape"]),
+    "transposed_gelu": (
+        transposed_gelu,
+        [
+            "add+transpose",
+            "concat",
+            "conv2d+bias_add",
+            f"layer_norm+transpose+{HALVES}",
+            "layer_norm+transpose",
+            "multiply",
+            "multiply",
+            "multiply+erf+add",
         ],
     ),
     "dense_net": (

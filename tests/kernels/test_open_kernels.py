@@ -170,10 +170,10 @@ def test_long_runs_of_any_number_of_elements(target: str, is_finer: bool) -> Non
         compared(kernel, values, [x, nothing(x.size)], x * 2)
 
 
-@cases_on_targets(row=ROWS)
-def test_transposed_copies(row: int, target: str) -> None:
-    """Keys [B, L, heads * 5] become [B, heads, 5, L] and come back: strides are open on a side."""
-    width = HEADS * 5
+@cases_on_targets(row=ROWS, size={"5": 5, "17": 17})
+def test_transposed_copies(size: int, row: int, target: str) -> None:
+    """Keys [B, L, heads * size] become [B, heads, size, L] and come back."""
+    width = HEADS * size
     apart = Access(0, 0, (L * width, 1, 0, width))
     along = Access(1, 0, (width * row, row, 0, 1))
     there = Pointwise(

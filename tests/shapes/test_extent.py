@@ -151,6 +151,28 @@ def test_the_numbers_that_an_extent_may_be() -> None:
     assert numbers_in_range(large, 100) is None
 
 
+@examples(60)
+@given(expressions())
+def test_numbers_in_a_range_of_any_size(computed: Callable[[Any, Any], Any]) -> None:
+    """Values that a step further give the same numbers are left out."""
+    batch = extent_of(Symbol("batch", 1, 9, hint=3))
+    length = extent_of(Symbol("length", 2, 300, hint=7))
+    shapes = product(range(1, 10), range(2, 301))
+    want = tuple(sorted({computed(*shape) for shape in shapes}))
+    assert numbers_in_range(computed(batch, length), 1 << 40) == want
+
+
+def test_what_strides_leave_of_many_samples() -> None:
+    """Two convolutions of stride 5 and 2, and 2 again: the last window ends before the row does."""
+    samples = extent_of(Symbol("samples", 400, 1 << 30, hint=16_000))
+    first = (samples - 10) // 5 + 1
+    second = (first - 3) // 2 + 1
+    third = (second - 3) // 2 + 1
+    for width, before in ((second, first), (third, second)):
+        assert numbers_in_range((width - 1) * 2 + 3 - before, 4) == (-1, 0)
+        assert not may_be_positive((width - 1) * 2 + 3 - before)
+
+
 def test_a_quotient_that_is_rounded_up_has_exact_bounds() -> None:
     rows = extent_of(Symbol("rows", 1, 1 << 20, hint=9))
     for divisor in range(1, 40):

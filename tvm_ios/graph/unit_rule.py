@@ -25,6 +25,8 @@ from tvm_ios.graph.unit_prologues import activation_read_by, take_prologues, tak
 #: Activations that a unit may end with, one of a slope for each channel among them.
 _LAST = ACTIVATIONS | {"prelu"}
 _ELEMENT_WISE = ACTIVATIONS | ARITHMETIC
+#: A number that is added to few elements looks like a bias.
+_OF_ONE = _ELEMENT_WISE | {"bias_add"}
 _CHEAP = _LAST | ARITHMETIC | RESHAPING | {"softmax", "cast", "bias_add", "split", "round"}
 
 
@@ -40,6 +42,8 @@ def default_rule(graph: OpGraph) -> Sequence[Sequence[int]]:
     - A dense layer with the split of its result, and with the element-wise operators that follow
       from the parts: an LSTM's cell from the product with its state on.
     - A concatenation with the concatenations and sums that only it reads (an exit).
+    - A convolution or dense layer, or a reshape or transposition, with the product of two
+      element-wise functions that alone read it (swish, GELU).
     - Any other operator, a chain of sums being one, with the cheap ones (element-wise, reshape,
       softmax, split) that follow it, whatever numbers these read too. So what is quantised goes
       with what makes it, and the limits of what is rounded are no activation before a convolution.
@@ -137,24 +141,26 @@ def _take_activation(partition: Partition, op: int) -> None:
 
 
 def _gate(partition: Partition, op: int) -> list[int]:
-    """Return the operators of ``x * f(x)`` (swish, hard swish) if nothing else reads x or f(x)."""
+    """Return the operators of ``f(x) * g(x)`` (swish, GELU) if nothing else reads x or these."""
     (result,) = partition.op(op).outputs
     readers = partition.graph.consumers[result]
     if len(readers) != 2 or result in partition.graph.outputs:
         return []
-    gate, product = readers
-    path = [gate]
-    while path[-1] != product:
-        op = path[-1]
-        kind = partition.op(op).kind
-        if kind not in ACTIVATIONS | ARITHMETIC or len(partition.sources(op)) != 1:
-            return []
+    (path, product), (other, end) = (_path(partition, reader) for reader in readers)
+    is_product = product == end and partition.op(product).kind == "multiply"
+    return [*path, *other, product] if is_product and partition.alone(product) else []
+
+
+def _path(partition: Partition, op: int) -> tuple[list[int], int]:
+    """Return the element-wise operators of one value from an operator on, and what reads them."""
+    path: list[int] = []
+    while True:
         after = partition.reader(op)
-        if after is None or not partition.alone(op):
-            return []
-        path.append(after)
-    is_product = partition.op(product).kind == "multiply" and partition.alone(product)
-    return path if is_product else []
+        is_one = len(partition.sources(op)) == 1 and partition.op(op).kind in _OF_ONE
+        if after is None or not is_one or not partition.alone(op):
+            return path, op
+        path.append(op)
+        op = after
 
 
 def _sums(partition: Partition) -> None:
@@ -241,6 +247,8 @@ def _cheap_followers(partition: Partition) -> None:
             source = sources[0]
             if source is not None and partition.reader(source) == op:
                 partition.join(op, source)
+        if partition.op(op).kind in RESHAPING and len(partition.op(op).outputs) == 1:
+            partition.join(op, *_gate(partition, op))
 
 
 def _rounded_sums(partition: Partition) -> None:

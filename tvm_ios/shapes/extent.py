@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache
-from math import prod
+from math import lcm, prod
 from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
@@ -433,14 +433,36 @@ def _signs(terms: Terms) -> tuple[bool, bool, bool]:
 
 
 def _numbers(terms: Terms) -> Array | None:
-    """Return an expression at all shapes in the range; None if these are too many."""
+    """Return all numbers that an expression is in the range; None if the shapes are too many."""
     least, most = _bounds(terms)
     symbols = _symbols(terms)
-    shapes = prod(symbol.most - symbol.least + 1 for symbol in symbols)
-    if shapes > _GRID or max(-least, most) > _LARGE:
+    counts = [_values_needed(terms, symbol) for symbol in symbols]
+    if prod(counts) > _GRID or max(-least, most) > _LARGE:
         return None
-    axes = np.meshgrid(*(np.arange(s.least, s.most + 1) for s in symbols), indexing="ij")
+    ranges = (s.least + np.arange(count) for s, count in zip(symbols, counts, strict=True))
+    axes = np.meshgrid(*ranges, indexing="ij")
     return np.asarray(_value(terms, {s.name: a for s, a in zip(symbols, axes, strict=True)}))
+
+
+def _values_needed(terms: Terms, symbol: Symbol) -> int:
+    """Return how many values of a symbol, from the least, give all numbers of an expression.
+
+    What a window of samples leaves over, for instance, is the same one stride further.
+    """
+    count, period = symbol.most - symbol.least + 1, _period(terms, symbol)
+    if period < count:
+        places: dict[str, Any] = {s.name: extent_of(s) for s in _symbols(terms)}
+        places[symbol.name] += period
+        if _terms(_value(terms, places)) == terms:
+            return period
+    return count
+
+
+def _period(terms: Terms, symbol: Symbol) -> int:
+    """Return a step of a symbol by which each quotient grows by a whole number, if linear."""
+    quotients = [atom for monomial, _ in terms for atom in monomial if isinstance(atom, Floor)]
+    periods = [q.divisor * _period(q.terms, symbol) for q in quotients]
+    return lcm(*periods) if symbol in _symbols(terms) else 1
 
 
 def _bounds(terms: Terms) -> tuple[int, int]:

@@ -8,11 +8,12 @@ from typing import Any
 from tvm import tirx
 
 from runtime_ext.cpu.kernels.tile_code import TileCode
+from runtime_ext.cpu.kernels.transposition import Transposition
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index
 from runtime_ext.kernels.spec import Pointwise, Statement
 from runtime_ext.kernels.statements import is_padded, reads_in_order, store_statement, store_vectors
-from runtime_ext.kernels.tile_work import is_long_run, work_a_tile
+from runtime_ext.kernels.tile_work import across, is_long_run, work_a_tile
 from tvm_ios.shapes.extent import ceil_div, is_open, symbols_in
 
 #: Vectors a loop step.
@@ -29,6 +30,10 @@ def pointwise(spec: Pointwise, isa: Isa, finer: bool = False) -> tuple[Any, int]
     work = work_a_tile(spec, finer)
     if is_long_run(spec):
         _long_run(code, spec, work, isa)
+        return code.kernel()
+    turned = across(spec)
+    if turned is not None:
+        _across(code, turned, work, isa)
         return code.kernel()
     with code.pixels(spec.grid, work) as grid:
         for statement in spec.statements:
@@ -48,6 +53,20 @@ def _long_run(code: TileCode, spec: Pointwise, piece: int, isa: Isa) -> None:
         if is_open(statement.count):
             write = partial(_open_channels, code, spec, statement, isa, (0, 0, 0))
         code.blocks(tile, statement.count, piece, write)
+
+
+def _across(code: TileCode, spec: Pointwise, strip: int, isa: Isa) -> None:
+    """Write a statement whose values lie along the pixels of a row."""
+    (statement,) = spec.statements
+
+    def others(grid: tuple[Index, Index, Index], begin: Index, end: Index) -> None:
+        if isinstance(begin, int) and isinstance(end, int):
+            _channels(code, statement, isa, grid, begin, end - begin)
+        else:
+            _open_channels(code, spec, statement, isa, grid, begin, end - begin)
+
+    with code.strips(spec.grid, strip) as (image, row, first, last):
+        Transposition(code, statement, isa).write((image, row), first, last, others)
 
 
 def _open_channels(

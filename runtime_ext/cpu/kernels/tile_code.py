@@ -159,6 +159,18 @@ class TileCode(Code):
     def pixels(self, grid: tuple[int, int, int], strip: int) -> Any:
         """Open the loops over each pixel of images; yield its image, row and column.
 
+        A tile is a strip of a row; see :meth:`strips`.
+        """
+        with (
+            self.strips(grid, strip) as (image, row, first, last),
+            self.loop("x", first, last) as x,
+        ):
+            yield image, row, x
+
+    @contextmanager
+    def strips(self, grid: tuple[int, int, int], strip: int) -> Any:
+        """Open the loop over strips of rows of images; yield image, row, first and last column.
+
         ``grid`` has the number of images, rows and columns; a tile is at most ``strip`` pixels of
         a row.
         """
@@ -171,8 +183,7 @@ class TileCode(Code):
             last = first + strip
             if is_open(width) or width % strip:
                 last = tirx.min(last, self.extent(width))
-            with self.loop("x", first, last) as x:
-                yield image, row, x
+            yield image, row, first, last
 
     def kernel(self) -> tuple[Any, int]:
         """Return the statements as a PrimFunc, and its number of tiles."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from runtime_ext.kernels.expression import windows
-from runtime_ext.kernels.open_shapes import extent_in_relax
-from runtime_ext.kernels.relax_function import static_shape
+from tvm import relax
+
+from runtime_ext.kernels.expression import Access, Expr, map_accesses, windows
+from runtime_ext.kernels.open_shapes import extent_in_relax, is_same
+from runtime_ext.kernels.relax_function import operator_name, static_shape
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.units.storing import in_memory, write
 from runtime_ext.units.unit_draft import UnitDraft
@@ -20,6 +23,7 @@ from runtime_ext.units.values import (
     Value,
     Widened,
     as_expression,
+    four,
     is_row_major,
     row_major,
     shift,
@@ -182,24 +186,80 @@ def reshape(unit: UnitDraft, var: Any, call: Any) -> bool:
         unit.bind(var, Stored(value.storage, shape, row_major(shape), value.offset))
         return True
     if isinstance(value, Stored) and _only_ones_differ(value.shape, shape):
-        strides = iter([s for s, e in zip(value.strides, value.shape, strict=True) if e != 1])
-        reshaped = tuple(next(strides) if extent != 1 else 0 for extent in shape)
-        unit.bind(var, Stored(value.storage, shape, reshaped, value.offset))
+        unit.bind(var, _with_ones(value, shape))
         return True
     if len(value.shape) > 4:
         return False
     if isinstance(value, Lazy) and has_an_axis_more(shape, value.shape):
         unit.bind(var, Lazy(value.expr, shape))
         return True
-    home = unit.home(var)
-    if home is None or not is_row_major(home):
-        home = unit.scratch(shape, layout="")
     if isinstance(value, Arranged):
         value = in_memory(unit, value)
+    if isinstance(value, Pending) and _only_ones_differ(value.shape, shape):
+        home = _transposed_home(unit, var)
+        target = None if home is None else _with_ones(home, value.shape)
+        channels = unit.drafts[value.kernel].channel_axis
+        if target is not None and is_same(four(target.strides, 0)[channels], 1):
+            # Its kernel stores vectors there, so that nothing is left to transpose.
+            write(unit, value, target)
+            unit.bind(var, home)
+            return True
+    home = unit.home(var)
+    if home is None or not is_row_major(home):
+        if home is not None and isinstance(value, Lazy) and _may_move(value, shape):
+            unit.bind(var, Lazy(_moved(value.expr, value.shape, shape), shape, home))
+            return True
+        home = unit.scratch(shape, layout="")
     target = Stored(home.storage, value.shape, row_major(value.shape), home.offset)
     write(unit, value, target)
     unit.bind(var, home)
     return True
+
+
+def _may_move(value: Lazy, shape: tuple[int, ...]) -> bool:
+    """Return whether an expression has a form of another shape: windows keep their axis."""
+    differs = len(shape) <= 4 and _only_ones_differ(value.shape, shape)
+    return differs and not any(windows(value.expr))
+
+
+def _moved(expr: Expr, before: tuple[int, ...], after: tuple[int, ...]) -> Expr:
+    """Return an expression of a value of one shape for another that differs in ones only."""
+
+    def moved(at: Access) -> Access:
+        strides = iter([s for s, e in zip(at.strides, four(before, 1), strict=True) if e != 1])
+        a, b, c, d = (next(strides) if extent != 1 else 0 for extent in four(after, 1))
+        return replace(at, strides=(a, b, c, d))
+
+    return map_accesses(expr, moved)
+
+
+def _transposed_home(unit: UnitDraft, var: Any) -> Stored | None:
+    """Return where a variable lies if the output that alone reads it transposed is in its place."""
+    name, call = unit.only_reader(var) or (None, None)
+    home = unit.home(name)
+    if home is None or not isinstance(call, relax.Call):
+        return None
+    if operator_name(call) != "relax.permute_dims":
+        return None
+    axes = _order(call, len(home.shape))
+    shape, strides = (
+        tuple(extents[axes.index(axis)] for axis in range(len(axes)))
+        for extents in (home.shape, home.strides)
+    )
+    return Stored(home.storage, shape, strides, home.offset, home.dtype)
+
+
+def _with_ones(value: Stored, shape: tuple[int, ...]) -> Stored:
+    """Return a view whose shape differs in axes of extent 1 only."""
+    strides = iter([s for s, e in zip(value.strides, value.shape, strict=True) if e != 1])
+    reshaped = tuple(next(strides) if extent != 1 else 0 for extent in shape)
+    return Stored(value.storage, shape, reshaped, value.offset, value.dtype)
+
+
+def _order(call: Any, rank: int) -> list[int]:
+    """Return which axis of its operand each axis of relax.permute_dims is."""
+    axes = call.attrs.axes
+    return list(reversed(range(rank))) if axes is None else [int(axis) for axis in axes]
 
 
 def has_an_axis_more(shape: tuple[int, ...], image: tuple[int, ...]) -> bool:
@@ -213,8 +273,7 @@ def transpose(unit: UnitDraft, var: Any, call: Any) -> bool:
     if len(value.shape) > 4:
         return False
     stored = in_memory(unit, value)
-    axes = call.attrs.axes
-    order = reversed(range(len(stored.shape))) if axes is None else map(int, axes)
+    order = _order(call, len(stored.shape))
     permuted = [(stored.shape[axis], stored.strides[axis]) for axis in order]
     shape, strides = (tuple(extents) for extents in zip(*permuted, strict=True))
     unit.bind(var, Stored(stored.storage, shape, strides, stored.offset, stored.dtype))
