@@ -1,8 +1,8 @@
 """Programs of ranges at many random shapes, beside ONNX Runtime.
 
 ``python -m tests.random_shapes --shapes 10000`` compiles each network for its range, runs it at
-random shapes on one and two lanes and by the poisoning executor, and compares all outputs. A
-network that has no program of a range is told with the sentence that refuses it.
+random shapes on two lanes, by workers of one lane and by the poisoning executor, and compares all
+outputs. A network that has no program of a range is told with the sentence that refuses it.
 
 ``--sanitized`` runs each network in a process of its own, in which the C++ library has the
 sanitizers of addresses and of undefined behaviour. These do not see what kernels do: the poisoning
@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.networks import open_models
-from benchmarks.networks.open_models import encoder, opened
+from benchmarks.networks.open_models import encoder
 from benchmarks.networks.packaged import PACKAGED
 from runtime_ext.fresh_process import report, run_fresh_process
 from tests.cpp_compiler import NATIVE, compile_cpp, compiler
@@ -63,8 +63,10 @@ def _words(draw: Callable[[], Any] | None, *names: str, most: int = 32, words: i
 
 def _images(name: str, least: int, most: int, step: int) -> Case:
     extents = f"{least}..{most}:{step}"
-    draw = lambda: opened(zoo.build(name), {0: "batch", 2: "height", 3: "width"})  # noqa: E731
-    return Case(draw, (f"input:1..4,3,{extents},{extents}",))
+    axes = {0: "batch", 2: "height", 3: "width"}
+    return Case(
+        lambda: open_models.opened(zoo.build(name), axes), (f"input:1..4,3,{extents},{extents}",)
+    )
 
 
 CASES: Mapping[str, Case] = {
@@ -159,25 +161,34 @@ def compared(
         path, program = compiled(name, folder)
         executable: Any = load(program)
         quantised = rounds(kinds(executable.schedule.get("graph", {})))
-        sessions = [executable.session("poisoning"), executable.session()]
-        for session in sessions:
+        poisoning, lanes = executable.session("poisoning"), executable.session()
+        for session in (poisoning, lanes):
             opened.callback(session.close)
+
+        def outputs_of(number: int, inputs: Mapping[str, Array]) -> list[Array]:
+            # Seldom by the poisoning executor, which runs in Python.
+            if number % 2:
+                return _run(lanes, inputs)
+            if number % 4:  # on one lane, by a worker
+                return list(lanes.run_many([inputs])[0].values())
+            with guarded_memory() if guarded and number % 8 else nullcontext():
+                return _run(poisoning, inputs)
+
         reference = reference_session(onnx.load(path))
         for number, inputs in enumerate(_inputs(executable, CASES[name], shapes, seed)):
             where = str([value.shape for value in inputs.values()])
             progress(where, number, shapes)
-            # The poisoning executor runs in Python, at every eighth shape.
-            in_guarded = guarded and number % 8 == 4
-            session = sessions[number % 8 != 0 and not in_guarded]
-            with guarded_memory() if in_guarded else nullcontext():
-                session.run(**inputs)
-            expected = reference.run(None, inputs)
-            outputs = [session.get_output(place) for place in range(len(expected))]
+            outputs, expected = outputs_of(number, inputs), reference.run(None, inputs)
             largest = max(largest, output_errors(outputs, expected)[1])
             limit = tolerance("float32", expected, quantised=quantised)
             if not different and (how := difference(outputs, expected, limit)):
                 different = f"{where}: {how}"
     return largest, different
+
+
+def _run(session: Any, inputs: Mapping[str, Array]) -> list[Array]:
+    session.run(**inputs)
+    return [session.get_output(place) for place in range(len(session.outputs))]
 
 
 def _inputs(executable: Any, case: Case, count: int, seed: int) -> Iterator[dict[str, Array]]:
