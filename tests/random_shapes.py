@@ -152,6 +152,7 @@ def compared(
     from runtime_ext.verification.onnx_outputs import reference_session
     from tvm_ios.contest.outputs import difference, output_errors
     from tvm_ios.contest.tolerance import rounds, tolerance
+    from tvm_ios.onnx.file import read_onnx
     from tvm_ios.schedule.first_difference import kinds
 
     largest, different = 0.0, ""
@@ -174,7 +175,7 @@ def compared(
             with guarded_memory() if guarded and number % 8 else nullcontext():
                 return _run(poisoning, inputs)
 
-        reference = reference_session(onnx.load(path))
+        reference = reference_session(read_onnx(path))
         for number, inputs in enumerate(_inputs(executable, CASES[name], shapes, seed)):
             where = str([value.shape for value in inputs.values()])
             progress(where, number, shapes)
