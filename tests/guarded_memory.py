@@ -79,7 +79,10 @@ class GuardedMemory(HostMemory):
 
 @contextmanager
 def guarded_memory() -> Iterator[None]:
-    """Let sessions of reference executors of open programs have guarded memory, while it is on."""
+    """Let programs have guarded memory; those of open dimensions by executors in Python."""
     guarded: Any = GuardedMemory
-    with patch.object(open_program, "HostMemory", guarded):
+    with (
+        patch.object(host_memory, "HostMemory", guarded),
+        patch.object(open_program, "HostMemory", guarded),
+    ):
         yield
