@@ -107,7 +107,7 @@ CASES: Mapping[str, Case] = {
     "speech_front": Case(open_models.speech_front, ("samples:1,400..4000",)),
     "nasnet_cell": _images("nasnet_cell", 16, 40, 4),
     "inception_block": _images("inception_block", 16, 40, 1),
-    "squeezenet": _images("squeezenet", 32, 128, 8),
+    "squeezenet": _images("squeezenet", 32, 128, 16),
     "mobilenet_v2": _images("mobilenet_v2", 32, 128, 32),
 }
 
