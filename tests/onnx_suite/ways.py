@@ -11,6 +11,7 @@ from random import Random
 
 import onnx
 
+from tests.guarded_memory import guarded_memory
 from tvm_ios.files.array_files import Array
 from tvm_ios.shapes.ranges import Range
 
@@ -29,7 +30,7 @@ class Computed:
 Way = Callable[[onnx.ModelProto, Path, Mapping[str, Array]], Computed]
 
 #: Those whose sentences are refusals, not errors.
-OURS = ("tvm-ios", "tvm-ios-lanes", "tvm-ios-open", "tvm-ios-relay")
+OURS = ("tvm-ios", "tvm-ios-lanes", "tvm-ios-open", "tvm-ios-guarded", "tvm-ios-relay")
 
 
 def _tvm_ios(
@@ -80,7 +81,9 @@ def compiled(
     return Computed(outputs, tail)
 
 
-def _tvm_ios_open(model: onnx.ModelProto, path: Path, feeds: Mapping[str, Array]) -> Computed:
+def _tvm_ios_open(
+    model: onnx.ModelProto, path: Path, feeds: Mapping[str, Array], executor: str = "native"
+) -> Computed:
     """One program for a range of shapes, drawn by the case's name."""
     from relay_passes.relax.open_units import load_open_model
     from relay_passes.search_options import SearchOptions
@@ -94,9 +97,16 @@ def _tvm_ios_open(model: onnx.ModelProto, path: Path, feeds: Mapping[str, Array]
     units = load_open_model(str(path), ranges).opened.units
     options = SearchOptions(lanes=2)
     backend = target_backend(options.target_for([]), 2, options.cache / "kernels")
-    with contextlib.closing(build_units(units, backend.compiler, 2).session()) as session:
+    built = build_units(units, backend.compiler, 2)
+    with contextlib.closing(built.session(executor=executor)) as session:
         session.run(**{port.name: feeds[port.name] for port in session.inputs})
         return Computed([session.get_output(place) for place in range(len(session.outputs))])
+
+
+def _tvm_ios_guarded(model: onnx.ModelProto, path: Path, feeds: Mapping[str, Array]) -> Computed:
+    """The same, where a kernel that reads or writes far around a buffer ends the process."""
+    with guarded_memory():
+        return _tvm_ios_open(model, path, feeds, "poisoning")
 
 
 def opened(
@@ -185,6 +195,7 @@ WAYS: Mapping[str, Way] = {
     "tvm-ios": _tvm_ios,
     "tvm-ios-lanes": partial(_tvm_ios, lanes=2),
     "tvm-ios-open": _tvm_ios_open,
+    "tvm-ios-guarded": _tvm_ios_guarded,
     "tvm-ios-relay": partial(_tvm_ios, dialect="relay"),
     "tvm": _tvm,
     "onnxruntime": _onnxruntime,

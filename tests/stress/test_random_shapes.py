@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.random_shapes import CASES, compared
+from tests.cpp_compiler import cannot_link
+from tests.random_shapes import CASES, SANITIZED, compared, compared_sanitized
 
 
 @pytest.mark.parametrize("name", ["bert", "tagger"])
 def test_a_program_of_a_range_is_right_at_random_shapes(name: str) -> None:
-    assert compared(name, 24)[1] == ""
+    assert compared(name, 24, guarded=True)[1] == ""
 
 
 @pytest.mark.slow
@@ -21,3 +24,11 @@ def test_all_drawn_networks_at_random_shapes(name: str) -> None:
         assert compared(name, 400)[1] == ""
     except UserError as refusal:
         pytest.skip(str(refusal))
+
+
+@pytest.mark.slow
+def test_networks_under_sanitizers(tmp_path: Path) -> None:
+    if reason := cannot_link(tmp_path, *SANITIZED):
+        pytest.skip(f"no sanitizers: {reason}")
+    for name in ("bert", "tagger", "unet"):
+        assert compared_sanitized(name, 100, 0, tmp_path)[1] == ""
