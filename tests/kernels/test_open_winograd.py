@@ -131,6 +131,18 @@ def test_any_number_of_images(is_fused: bool, target: str) -> None:
     check(Filter(), (B, 8, 6), shapes, 2, **options)
 
 
+@on_targets
+@pytest.mark.parametrize("most", [8, 16, 18])
+def test_ranges_of_few_tiles_have_room_for_whole_register_tiles(most: int, target: str) -> None:
+    small = extent_of(Symbol("small", 1, most, hint=3))
+    spec, _ = convolution(Filter(), (1, small, small), 16, 16, target=target)
+    isa = isa_of(tvm.target.Target(dict(TARGETS[target])))
+    cut = winograd_cut(spec, 4, isa)
+    assert cut.block % cut.rows == 0
+    shapes = [{"small": n} for n in range(1, most + 1)]
+    check(Filter(), (1, small, small), shapes, 4, channels=16, out=16, target=target)
+
+
 def test_widths_that_are_whole_tiles() -> None:
     check(Filter(), (1, 9, STEPS), [{"steps": n} for n in (1, 2, 5, 30)], 4)
     check(Filter(), (1, STEPS, STEPS), [{"steps": n} for n in (1, 3)], 6)

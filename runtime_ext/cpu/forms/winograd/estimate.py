@@ -15,7 +15,7 @@ from runtime_ext.cpu.forms.winograd.spec import WinogradTiles
 from runtime_ext.cpu.kernels.blocking import most_pixels
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.spec import Contraction
-from tvm_ios.shapes.extent import bounds
+from tvm_ios.shapes.extent import bounds, is_open
 
 #: Tiles that are multiplied and transformed together: with more, weights are read less often, but
 #: the products must stay in a second-level cache.
@@ -51,7 +51,8 @@ def winograd_cut(spec: Contraction, outputs: int, isa: Isa) -> WinogradCut:
 
     vectors = min(range(1, 5), key=lambda v: (cycles(v), v))
     rows = most_pixels(vectors, isa)
-    if blocks > 1:
+    if blocks > 1 or is_open(one.tiles):
+        # The last register tile of an open number of tiles may be larger than what is left.
         block = ceil(block / rows) * rows
     of_tile = one.positions * spec.channels * 4
     together = min(block, _STACK_BYTES // (of_tile * rows) * rows)
