@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +20,7 @@ from runtime_ext.execution.model_session import random_values
 from tests.onnx_sketch import Sketch
 from tvm_ios.api import exactness
 from tvm_ios.api.candidates import Candidates, build_candidates
-from tvm_ios.api.exactness import exact_enough
+from tvm_ios.api.exactness import INEXACT, exact_enough, leave_out_inexact
 from tvm_ios.contest.outputs import Reference, Sample
 from tvm_ios.files.array_files import Array
 from tvm_ios.progress import silent
@@ -72,3 +74,30 @@ def test_a_form_stays_where_the_reference_differs_as_much_from_direct_ones(
     rounded = direct.copy()
     rounded.flat[largest] *= 1 + 2e-4
     assert kept(module, candidates, Reference([Sample(inputs, [rounded])]))
+
+
+class _WrongIntegers:
+    """Programs whose integers are wrong with forms and without them."""
+
+    def __init__(self) -> None:
+        self.forms = [FORM]
+
+    def uses(self, names: Sequence[str]) -> bool:
+        return not set(names).isdisjoint(self.forms)
+
+    def error(self) -> float:
+        return inf
+
+    def direct_error(self) -> float:
+        return inf
+
+    def leave_out(self, name: str) -> None:
+        self.forms.remove(name)
+
+
+def test_wrong_integers_of_direct_programs_allow_no_form() -> None:
+    programs = _WrongIntegers()
+    told = leave_out_inexact(programs, Reference([Sample({}, [np.zeros(1)])]))
+    assert programs.forms == []
+    assert told.startswith(INEXACT[0])
+    assert "integers" in told

@@ -57,13 +57,24 @@ def column(window: Window, x: Index, k: int) -> Index:
 
 def kernel_rows(code: Code, window: Window, y: Index) -> tuple[Index, Index]:
     """Return the range of kernel rows that read inside the input for output row ``y``."""
-    rows, stride, dilation = window.kernel[0], window.strides[0], window.dilations[0]
-    top, last = window.pads[0], (window.output[0] - 1) * window.strides[0]
-    begin: Index = 0
-    end: Index = rows
-    if top > 0:
-        begin = tirx.max(0, tirx.floordiv(top - y * stride + (dilation - 1), dilation))
-    if may_be_positive(last + (rows - 1) * dilation - top + 1 - window.input[0]):
-        reach = code.extent(window.input[0]) + top - y * stride + (dilation - 1)
-        end = tirx.min(rows, tirx.floordiv(reach, dilation))
+    begin, end = _kernel_range(code, window, 0, y)
     return code.bind("ky_begin", begin), code.bind("ky_end", end)
+
+
+def kernel_columns(code: Code, window: Window, x: Index) -> tuple[Index, Index]:
+    """Return the range of kernel columns that read inside the input for output column ``x``."""
+    begin, end = _kernel_range(code, window, 1, x)
+    return code.bind("kx_begin", begin), code.bind("kx_end", end)
+
+
+def _kernel_range(code: Code, window: Window, axis: int, at: Index) -> tuple[Index, Index]:
+    taps, stride, dilation = window.kernel[axis], window.strides[axis], window.dilations[axis]
+    pad, last = window.pads[axis], (window.output[axis] - 1) * stride
+    begin: Index = 0
+    end: Index = taps
+    if pad > 0:
+        begin = tirx.max(0, tirx.floordiv(pad - at * stride + (dilation - 1), dilation))
+    if may_be_positive(last + (taps - 1) * dilation - pad + 1 - window.input[axis]):
+        reach = code.extent(window.input[axis]) + pad - at * stride + (dilation - 1)
+        end = tirx.min(taps, tirx.floordiv(reach, dilation))
+    return begin, end

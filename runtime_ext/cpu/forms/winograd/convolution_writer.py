@@ -9,10 +9,10 @@ from tvm import tirx
 from runtime_ext.cpu.forms.winograd.input_writer import TileTransform
 from runtime_ext.cpu.forms.winograd.output_writer import ProductsWriter, place_of, tiles_of
 from runtime_ext.cpu.forms.winograd.spec import WinogradConvolution
-from runtime_ext.cpu.kernels.rows import TileRun
+from runtime_ext.cpu.kernels.rows import TileRun, kernel_columns
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.isa.isa import Isa
-from runtime_ext.kernels.code import Index
+from runtime_ext.kernels.code import Index, integer
 from runtime_ext.kernels.cut import channel_parts
 from tvm_ios.shapes.extent import symbols_in
 
@@ -43,11 +43,9 @@ def _transform(transform: TileTransform, number: Index, t: Index) -> None:
     image, row, x = place_of(code, tiles, number)
     transform.begin_row(image, row)
     origin = code.bind("origin", t * tiles.channels)
-    size, stride, pad = reading.kernel[1], reading.strides[1], reading.pads[1]
-    begin = code.bind("begin_column", tirx.max(0, pad - x * stride))
-    end = code.extent(reading.input[1]) + pad - x * stride
-    end = code.bind("end_column", tirx.min(size, end))
-    whole = tirx.all(begin <= 0, end >= size)
+    size = reading.kernel[1]
+    begin, end = kernel_columns(code, reading, x)
+    whole = tirx.all(integer(begin) <= 0, integer(end) >= size)
     everything = frozenset((0, k) for k in range(size))
     with code.branch(whole):
         transform.write(x, TileRun(0, 1, 1, everything), origin, 0, tiles.channels)
