@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -55,9 +56,15 @@ def compared_points(symbols: Sequence[Symbol], others: Sequence[Values]) -> list
     beside = at([min(s.least + 1, s.most) for s in symbols])
     edges = [{**beside, s.name: n} for s in symbols for n in _EDGES if s.least <= n <= s.most]
     hint = at([s.hint for s in symbols])
-    drawn = [at([random.randint(s.least, s.most) for s in symbols]) for _ in range(_RANDOM)]
+    drawn = [at([_drawn(s, random) for s in symbols]) for _ in range(_RANDOM)]
     every = [*ends, beside, *edges, hint, *drawn, *others]
     return [dict(items) for items in dict.fromkeys(tuple(point.items()) for point in every)]
+
+
+def _drawn(symbol: Symbol, random: Random) -> int:
+    """Return a random value, of which small ones are as likely as large ones."""
+    exponent = random.uniform(math.log(symbol.least or 1), math.log(symbol.most or 1))
+    return min(max(round(math.exp(exponent)), symbol.least), symbol.most)
 
 
 def reference_at(

@@ -40,7 +40,7 @@ RANGE_POLICIES = ("sequential", "ios-parallel", "rammer", "ios-holistic")
 #: one, at most.
 _SEARCHED, _KEPT = 6, 3
 #: Where the sequential program takes longer, its units fill the lanes: nothing is searched.
-_LONGEST_SECONDS = 0.5
+_LONGEST_SECONDS = 0.1
 #: Contests at a point: of all programs, and of the kept ones; and the least seconds of a sample.
 _SELECTION = replace(SELECTION, rounds=20, seconds=1.0)
 _CONFIRMATION = replace(CONFIRMATION, rounds=20, seconds=1.5)

@@ -38,10 +38,6 @@ if TYPE_CHECKING:
     from runtime_ext.execution.built_model import BuiltModel
     from tvm_ios.models.source import AnyModel
 
-#: Random shapes that are compared besides those at the ends of the range.
-_RANDOM = 5
-#: Values beside the ends of vectors and of most register tiles, where compared shapes lie too.
-_EDGES = (5, 7, 8, 13, 15, 16, 17)
 #: Samples of a time, seconds of each, and of all at one point.
 _SAMPLES, _SAMPLE_SECONDS, _POINT_SECONDS = 5, 0.02, 1.0
 
