@@ -37,9 +37,9 @@ class Clock:
         return dict(self._laps)
 
     def lap(self, name: str) -> None:
-        """End a part of the work and note the seconds since the previous part ended."""
+        """End a part of the work, and add the seconds since the previous part ended to its own."""
         now = time.perf_counter()
-        self._laps[name] = now - self._last
+        self._laps[name] = self._laps.get(name, 0.0) + now - self._last
         self._last = now
 
     def share(self, part: float) -> float:

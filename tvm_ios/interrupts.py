@@ -23,6 +23,8 @@ _SAME_SECONDS = 0.5
 #: Seconds to wait for code that cannot be interrupted: a destructor or an import's callback.
 _LATER_SECONDS = 0.01
 
+#: A sentence on what was saved, for the end of an interrupted command.
+_notes: list[str] = []
 #: Signals and when they came, in seconds of `time.monotonic`.
 _received: list[tuple[int, float]] = []
 
@@ -51,6 +53,11 @@ def reported() -> Generator[None]:
             _leave()
 
 
+def note(sentence: str) -> None:
+    """Note what was saved, to be told if a signal ends the command."""
+    _notes.append(sentence)
+
+
 def raise_if_received() -> None:
     """Raise KeyboardInterrupt if a signal was received, for its exception may have been lost."""
     if _received:
@@ -60,7 +67,8 @@ def raise_if_received() -> None:
 def _leave() -> NoReturn:
     number, _ = _received[0]
     what = "interrupted" if number == signal.SIGINT else "terminated"
-    print(f"tvm-ios: {what}; what was measured so far is kept", file=sys.stderr)
+    told = "; ".join((what, "what was measured so far is kept", *_notes[-1:]))
+    print(f"tvm-ios: {told}", file=sys.stderr)
     sys.exit(128 + number)
 
 

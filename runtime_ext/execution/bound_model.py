@@ -4,9 +4,8 @@
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,21 +53,22 @@ def bind_library(path: Path) -> Bind:
     return bind
 
 
-def library_outputs(
-    path: Path, samples: Iterable[Mapping[str, Array]], patience: float = math.inf
-) -> list[list[Array]]:
-    """Return the outputs that a library of :func:`bind_library` computes from each sample.
+def library_runs(
+    path: Path, samples: Iterable[Mapping[str, Array]]
+) -> Iterator[tuple[list[Array], float]]:
+    """Yield the outputs that a library of :func:`bind_library` computes from each sample.
 
-    A sample has the inputs by name, in the model's order. Stop after a run of more than
-    ``patience`` seconds.
+    A sample has the inputs by name, in the model's order. With the outputs come the run's seconds.
     """
-    outputs: list[list[Array]] = []
     for model in map(bind_library(path), samples):
         begin = time.perf_counter()
-        outputs.append(model.outputs(model.run()))
-        if time.perf_counter() - begin > patience:
-            break
-    return outputs
+        outputs = model.outputs(model.run())
+        yield outputs, time.perf_counter() - begin
+
+
+def library_outputs(path: Path, samples: Iterable[Mapping[str, Array]]) -> list[list[Array]]:
+    """Return the outputs of :func:`library_runs`."""
+    return [outputs for outputs, _ in library_runs(path, samples)]
 
 
 def _graph_executor(library: Any, inputs: Mapping[str, Array]) -> Callable[[], list[Any]]:

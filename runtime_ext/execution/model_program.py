@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,6 +15,7 @@ from tvm_ios.files.array_files import Array
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.arena.planner import PlannedMemory
 from tvm_ios.program.compiled_unit import CompiledUnit
+from tvm_ios.program.constant_transform import ParamTransform
 from tvm_ios.program.lower import UnitLatency, lower_stages
 from tvm_ios.program.program import Part, Program
 from tvm_ios.program.program_builder import ConstantName, tensor_names, work_name
@@ -149,13 +151,18 @@ def lower_units(
     compiled = _compiled(units, schedule, compiler, progress)
     constants = constant_outputs(graph, units.constant_outputs)
     names: dict[tuple[Units, int], str] = {}
+    uses: list[tuple[tuple[Units, int], Array, ParamTransform]] = []
     for members, unit in compiled.items():
         weights = units.weights(members) if unit.constants else ()
         data = len(unit.code.parameters) - unit.code.outputs - len(unit.constants)
         for place, use in enumerate(unit.constants, data):
-            key, array = units.packed.packed(weights[use.parameter - data], use.transform)
+            uses.append(((members, place), weights[use.parameter - data], use.transform))
+    # Copies and hashes leave Python to other threads.
+    with ThreadPoolExecutor() as pool:
+        packed = pool.map(lambda use: units.packed.packed(*use[1:]), uses)
+        for (place, *_), (key, array) in zip(uses, packed, strict=True):
             constants[key] = array
-            names[members, place] = key
+            names[place] = key
 
     def own_constant(members: Units, parameter: int) -> str:
         return names[tuple(sorted(members)), parameter]

@@ -56,14 +56,12 @@ def reference_of(
     precision: str,
     quantised: bool,
     infinities: bool,
-    beside_tvm: bool,
 ) -> Reference:
     """Return the samples of inputs and outputs that a model's programs are compared with.
 
     To the random ``inputs`` of the programs, edge inputs are added, and inputs with large channels
     if the model rounds numbers (``quantised``). ``verify`` selects the source of the outputs.
-    ``infinities`` says that reductions of the programs may meet nothing but infinities, and
-    ``beside_tvm`` that TVM's own build is compared too.
+    ``infinities`` says that reductions of the programs may meet nothing but infinities.
     """
     samples = [Sample(inputs)]
     if verify is Verify.off:
@@ -74,27 +72,32 @@ def reference_of(
             samples.append(Sample(edges, kind=EDGES))
     if quantised and (uneven := with_large_channels(inputs)) is not None:
         samples.append(Sample(uneven, kind=LARGE_CHANNELS))
-    # TVM's own build is not run on these: its Relu drops NaN. It is timed, but not kept.
-    asked = len(samples)
     if verify is Verify.onnx and model.simple is not None and infinities:
         spread = spreading_nan(model.simple, inputs)
         samples += [] if spread is None else [Sample(spread, kind=NAN)]
     wide = [in_computed_types(sample.inputs, precision) for sample in samples]
-    by_tvm = model.tvm_outputs(wide[:asked]) if beside_tvm else None
-    expected = expected_outputs(
-        model.original,
-        wide,
-        # At edges TVM is no judge.
-        lambda: model.tvm_outputs(wide[:1]) if by_tvm is None else by_tvm[:1],
-        verify,
-    )
+    # At edges TVM is no judge.
+    expected = expected_outputs(model.original, wide, lambda: model.tvm_outputs(wide[:1]), verify)
     return Reference(
         [replace(s, outputs=o) for s, o in zip(samples, expected.outputs, strict=False)],
         precision,
         quantised,
         expected.source,
-        by_tvm or (),
     )
+
+
+def with_tvm_outputs(
+    reference: Reference, tvm_outputs: Callable[[Sequence[Inputs]], Outputs]
+) -> Reference:
+    """Return the reference with the outputs of TVM's own build, if anything is compared.
+
+    The build is not run on samples with NaN, which its Relu drops.
+    """
+    if reference.source is None:
+        return reference
+    samples = [sample.inputs for sample in reference.samples if sample.kind != NAN]
+    outputs = tvm_outputs([in_computed_types(inputs, reference.precision) for inputs in samples])
+    return replace(reference, tvm_outputs=outputs)
 
 
 def with_large_channels(inputs: Inputs) -> dict[str, Array] | None:

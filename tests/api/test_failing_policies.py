@@ -8,11 +8,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
 from relay_passes import SearchOptions
 from runtime_ext.execution.executable import load
+from runtime_ext.verification.onnx_outputs import runtime_outputs
 from tests.brief import shorten
 from tests.onnx_sketch import Sketch
 from tests.random_dags import graph_of
@@ -139,6 +141,29 @@ def test_optimize_saves_what_others_found(
     assert done.kept == "sequential"
     assert load(done.executable).notes["kept"] == "sequential"
     assert done.outcomes["broken"]
+
+
+def test_an_interrupted_search_leaves_the_sequential_program(
+    add: Callable[..., list[str]],
+    branches: Path,
+    tmp_path: Path,
+) -> None:
+    def interrupted(_: Request) -> Found:
+        # As by Ctrl-C, which no part of the work may take for an error of its own.
+        raise KeyboardInterrupt
+
+    add(interrupted)
+    search = SearchOptions(lanes=1, cache=tmp_path / "cache")
+    with pytest.raises(KeyboardInterrupt):
+        optimize(branches, tmp_path / "out", Options(search=search, policies=("broken",)))
+    saved = load(tmp_path / "out")
+    assert saved.notes["kept"] == "sequential"
+    session = saved.session()
+    inputs = session.random_inputs()
+    session.run(**inputs)
+    expected, reference = runtime_outputs(onnx.load(branches), [inputs])
+    assert saved.notes["reference"] == reference
+    np.testing.assert_allclose(session.get_output(0), expected[0][0], rtol=1e-4, atol=1e-6)
 
 
 def test_so_does_what_is_not_measured(

@@ -56,13 +56,14 @@ def listening(process: int) -> bool:
     return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
 
 
-def stopped(process: subprocess.Popen[str], number: signal.Signals) -> None:
+def stopped(process: subprocess.Popen[str], number: signal.Signals, kept: str = "") -> None:
     """Send a signal; the command says one sentence and ends as shells expect it."""
     process.send_signal(number)
     out, err = process.communicate(timeout=900)
     assert process.returncode == 128 + number, err
     # The progress bars stand before it.
-    assert err.splitlines()[-1] == (INTERRUPTED if number is signal.SIGINT else TERMINATED)
+    sentence = INTERRUPTED if number is signal.SIGINT else TERMINATED
+    assert err.splitlines()[-1] == sentence + kept
     assert "Traceback" not in err
     assert out == ""
 
@@ -105,12 +106,12 @@ def test_the_process_of_the_last_contest_ends_too(place: Place, number: signal.S
         process.kill()
         process.communicate()
     else:
-        stopped(process, number)
+        stopped(process, number, f"; {place.output} has the program of one unit after another")
     deadline = time.monotonic() + 900
     while any(map(alive, contest)):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert not list(place.output.parent.glob("[!.]*"))
+    assert load(place.output).notes["kept"] == "sequential"
     place.brief = True
     place.finish()
 

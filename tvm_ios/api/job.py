@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from relay_passes.measured_module import MeasuredModule
     from relay_passes.prepared import Prepared
     from relay_passes.search_options import SearchOptions
+    from tvm_ios.contest.outputs import Reference
     from tvm_ios.schedule.schedule import Schedule
 
 #: The part of the time limit in which schedules are searched; the rest builds and compares.
@@ -49,6 +50,8 @@ class Job:
     report: Progress
     #: A temporary folder.
     folder: Path
+    #: The outputs that programs must compute, once they are known.
+    reference: Reference | None = None
 
     @property
     def prepared(self) -> Prepared:

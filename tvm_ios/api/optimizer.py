@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tvm_ios import interrupts
 from tvm_ios.api.candidates import Candidates, build_candidates, find_schedules, fitting
 from tvm_ios.api.destination import Destination, KeptProgram, destination_of
 from tvm_ios.api.fallback import Faster, faster_runtime, runtime_files, save_build, slower_than_tvm
@@ -82,6 +83,7 @@ def optimize(
     timer = _timer_of(options)
     with temporary_folder() as folder:
         job = load_job(model, options, folder, progress)
+        job = _save_first(job, timer, output)
         searched = _search(job, timer)
         candidates = _build(job, searched)
         allowed = fitting(candidates.built, options.memory_budget, searched.refused)
@@ -103,6 +105,26 @@ def _timer_of(options: Options) -> Timer:
     if options.cost is not None:
         return DescribedTimer()
     return LocalTimer() if options.search.fleet is None else FleetTimer(options.search.fleet)
+
+
+def _save_first(job: Job, timer: Timer, output: Path | Destination | None) -> Job:
+    """Save the sequential program once its outputs are right, before others are searched.
+
+    It is there if the work is interrupted, and the program that is kept replaces it. Return the job
+    with the outputs that programs must compute. Only programs that run here on a CPU are saved so,
+    and only as executables of their own.
+    """
+    if not isinstance(timer, LocalTimer) or not isinstance(output, Path):
+        return job
+    if not job.on_cpu or job.options.memory_budget is not None:
+        return job
+    found, _ = find_schedules(job.module, ("sequential",), timer.search(job), None)
+    schedules = {policy: each.schedule for policy, each in found.items()}
+    timed = timer.first(job, build_candidates(job.module, schedules, job.report))
+    _save(job, timer, timed, _Chosen(None, {}, ()), output)
+    interrupts.note(f"{output} has the program of one unit after another")
+    job.clock.lap("first")
+    return replace(job, reference=timed.reference)
 
 
 @dataclass(frozen=True)

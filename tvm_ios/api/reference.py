@@ -13,14 +13,13 @@ if TYPE_CHECKING:
     from tvm_ios.api.job import Job
 
 
-def reference_for(
-    job: Job, program: BuiltModel, *, on_cpu: bool, beside_tvm: bool, runs: bool = True
-) -> Reference:
+def reference_for(job: Job, program: BuiltModel, *, on_cpu: bool, runs: bool = True) -> Reference:
     """Return the outputs that programs must compute for the inputs of one of them.
 
-    ``on_cpu`` says whether they run on a CPU, and ``beside_tvm`` whether TVM's own build is
-    compared too; without ``runs`` only inputs are made.
+    ``on_cpu`` says whether they run on a CPU; without ``runs`` only inputs are made.
     """
+    if job.reference is not None:
+        return job.reference
     from runtime_ext.execution.model_session import random_values
     from runtime_ext.verification.reference import ComparedModel, reference_of
 
@@ -35,7 +34,6 @@ def reference_for(
         # TVM's reductions turn infinities alone into finite numbers; so do ours in Relay and on
         # GPUs.
         infinities=loaded.dialect.name == "relax" and on_cpu,
-        beside_tvm=beside_tvm,
     )
     job.report("computing the reference", 1, 1)
     return reference

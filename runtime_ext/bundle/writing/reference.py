@@ -74,7 +74,6 @@ def bundled_reference(
         quantised=quantised,
         # As in ``optimize``.
         infinities=model.backend.executor == "native",
-        beside_tvm=False,
     )
 
 

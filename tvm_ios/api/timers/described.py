@@ -60,7 +60,7 @@ class DescribedTimer:
 
         program = candidates.built[policy]
         runs = job.options.verify is not Verify.off and _runs_here(job.search)
-        reference = reference_for(job, program, on_cpu=True, beside_tvm=False, runs=runs)
+        reference = reference_for(job, program, on_cpu=True, runs=runs)
         if not runs:
             return reference, None
         with closing(program.session()) as session:

@@ -48,7 +48,7 @@ class DeviceTimer:
             _write(graphs, job.options.launches)
         why_not = self._not_verified(job)
         reference = reference_for(
-            job, candidates.built["sequential"], on_cpu=False, beside_tvm=False, runs=not why_not
+            job, candidates.built["sequential"], on_cpu=False, runs=not why_not
         )
         errors: dict[str, Errors] = {}
         if not why_not:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,16 +13,18 @@ from tvm_ios.api.exactness import exact_enough
 from tvm_ios.api.reference import reference_for
 from tvm_ios.api.timers.timer import Timed
 from tvm_ios.contest import rules
-from tvm_ios.contest.contest import hold_contest
+from tvm_ios.contest.contest import hold_contest, verified
 from tvm_ios.contest.outputs import Reference, VerificationError
-from tvm_ios.contest.rounds import Samples
-from tvm_ios.contest.verdict import TVM, Verdict
+from tvm_ios.contest.rounds import Runner, Samples
+from tvm_ios.contest.verdict import TVM, Verdict, policy_results
 from tvm_ios.errors import UserError
 
 if TYPE_CHECKING:
     from tvm_ios.api.job import Job
     from tvm_ios.search import Search
 
+#: TVM's own build is not run again if its run for outputs took so many times as long as our units.
+_HOPELESS = 10
 #: Verifies candidates against a reference and times them, beside TVM's own build if true.
 Contest = Callable[[Candidates, bool, Reference], Verdict]
 
@@ -48,6 +51,10 @@ class LocalTimer:
         )
         return timed.without_tvm(sentence)
 
+    def first(self, job: Job, candidates: Candidates) -> Timed:
+        """Verify the sequential program, and run it once."""
+        return time_in_contest(job, candidates, _run_once, self._located, beside_tvm=False)
+
     def _contest(
         self,
         job: Job,
@@ -56,18 +63,15 @@ class LocalTimer:
         beside_tvm: bool,
         reference: Reference,
     ) -> Verdict:
-        from runtime_ext.execution.bound_model import bind_library
-
         # Do not compare with a build that computes something else.
         beside = beside_tvm and job.on_cpu and not reference.tvm_difference
-        inputs = reference.samples[0].inputs
         return hold_contest(
             candidates.schedules,
             lambda policy: candidates.built[policy].session(),
             reference,
             partial(_time_in_a_fresh_process, job, candidates, reference),
             job.report,
-            tvm=bind_library(job.own.path)(inputs).run if beside else None,
+            tvm=_tvm_runner(job, candidates, reference) if beside else None,
             allowed=allowed,
             clock=job.clock,
         )
@@ -105,16 +109,22 @@ def time_in_contest(
     located: Callable[
         [Job, VerificationError, Candidates, Reference], VerificationError
     ] = lambda job, error, candidates, reference: error,
+    *,
+    beside_tvm: bool = True,
 ) -> Timed:
-    """Hold a contest of the programs that are exact enough; ``located`` completes its errors."""
-    from runtime_ext.verification.reference import judged
+    """Hold a contest of the programs that are exact enough; ``located`` completes its errors.
 
-    beside_tvm = job.options.beside_tvm and job.clock.left > 0
+    Without ``beside_tvm`` TVM's own build is not compared, whatever the options say.
+    """
+    from runtime_ext.verification.reference import judged, with_tvm_outputs
+
+    reference = reference_for(job, candidates.built["sequential"], on_cpu=job.on_cpu)
+    beside_tvm = beside_tvm and job.options.beside_tvm and job.clock.left > 0
     if beside_tvm:
+        job.clock.lap("verify")
         job.own.make()
-    job.clock.lap("tvm")
-    sequential = candidates.built["sequential"]
-    reference = reference_for(job, sequential, on_cpu=job.on_cpu, beside_tvm=beside_tvm)
+        reference = with_tvm_outputs(reference, job.own.outputs)
+        job.clock.lap("tvm")
     candidates, inexact = exact_enough(job.module, candidates, reference, job.report)
     try:
         attempt = partial(contest, candidates, beside_tvm)
@@ -122,6 +132,26 @@ def time_in_contest(
     except VerificationError as error:
         raise located(job, error, candidates, reference) from error
     return Timed(candidates, verdict, judge, inexact)
+
+
+def _run_once(candidates: Candidates, _: bool, reference: Reference) -> Verdict:
+    program, stages = candidates.built["sequential"], candidates.schedules["sequential"].stages
+    with closing(program.session()) as session:
+        errors = {"sequential": verified("sequential", session, reference)}
+        samples = {"sequential": session.benchmark(1, 1)}
+    measured_as = {"sequential": "sequential"}
+    rows = policy_results({"sequential": len(stages)}, measured_as, samples, errors)
+    return Verdict(rows, "sequential", {}, {}, reference.source)
+
+
+def _tvm_runner(job: Job, candidates: Candidates, reference: Reference) -> Runner:
+    """Return what runs TVM's own build once, or only tells the time of a hopeless one."""
+    from runtime_ext.execution.bound_model import bind_library
+
+    ours, seconds = candidates.schedules["sequential"].latency, job.own.seconds
+    if seconds is not None and seconds > _HOPELESS * ours:
+        return lambda: seconds
+    return bind_library(job.own.path)(reference.samples[0].inputs).run
 
 
 def _time_in_a_fresh_process(
