@@ -48,7 +48,7 @@ from tvm_ios.onnx.rewrites.one_row import one_row_images
 from tvm_ios.onnx.rewrites.other_domains.packed import stays_packed
 from tvm_ios.onnx.rewrites.other_domains.registry import with_wanted_opset, write_other_domains_out
 from tvm_ios.onnx.rewrites.pads import explicit_pads, gather_what_pads_copy, join_what_pads_copy
-from tvm_ios.onnx.rewrites.pass_through import remove_if_nothing
+from tvm_ios.onnx.rewrites.pass_through import remove_if_always_nothing, remove_if_nothing
 from tvm_ios.onnx.rewrites.plainly.registry import write_plainly
 from tvm_ios.onnx.rewrites.quantised.operators import PRODUCTS, write_quantised
 from tvm_ios.onnx.rewrites.random import RANDOM, leave_out_random
@@ -89,20 +89,22 @@ def simplify(
     *,
     cells: bool = False,
     is_open: bool = False,
+    keep_idle: bool = False,
 ) -> Any:
     """Return the model simplified by all :func:`steps`, which computes the same.
 
     The ``onnx.ModelProto`` is not changed. ``shapes`` gives the shapes of inputs with dynamic
     dimensions. With ``cells`` every recurrent layer becomes a cell for each step; else those that
     can be are one operator of all steps, which the model defines by ONNX's. With ``is_open`` other
-    shapes follow, and pads that copy have no constants of each shape. In the result all
-    weights are initializers and no initializer is an input; equal operators stay separate. Raise
-    InputShapeError if a shape is missing or does not fit; GraphError if a ``Resize`` would be read
-    wrongly, a recurrent layer cannot be unrolled, or the model is damaged.
+    shapes follow, and pads that copy have no constants of each shape; with ``keep_idle`` slices and
+    pads stay that do nothing at these shapes. In the result all weights are initializers and no
+    initializer is an input; equal operators stay separate. Raise InputShapeError if a shape is
+    missing or does not fit; GraphError if a ``Resize`` would be read wrongly, a recurrent layer
+    cannot be unrolled, or the model is damaged.
     """
     with _own_errors():
         work = _folded(model, shapes or {}, cells=cells)
-        for step in steps(cells=cells, is_open=is_open):
+        for step in steps(cells=cells, is_open=is_open, keep_idle=keep_idle):
             step(work)
         if shapes:
             _infer_outputs_anew(work)
@@ -200,7 +202,9 @@ def _unroll(model: Any) -> bool:
     return unrolled
 
 
-def steps(*, cells: bool = False, is_open: bool = False) -> tuple[ModelStep, ...]:
+def steps(
+    *, cells: bool = False, is_open: bool = False, keep_idle: bool = False
+) -> tuple[ModelStep, ...]:
     """Return the steps that simplify a model whose constants are folded, in order."""
     return (
         # One operator one meaning: what TVM misreads, recurrent layers, sums of products.
@@ -210,10 +214,9 @@ def steps(*, cells: bool = False, is_open: bool = False) -> tuple[ModelStep, ...
         infer_shapes,
         # Paddings: as numbers, and inside the convolutions that they stand before.
         _each(explicit_pads),
-        _fuse_pads,
-        _name_all,
+        *(() if keep_idle else (_fuse_pads, _name_all)),
         # Operators that pass their input on.
-        _each(remove_if_nothing),
+        _each(remove_if_always_nothing if keep_idle else remove_if_nothing),
         # 1-D convolutions and pools as those of images of one row.
         one_row_images,
         # Other spellings of operators that have kernels.

@@ -29,12 +29,14 @@ Values = Mapping[str, int]
 
 #: The divisors of strides and pools after one another.
 _DIVISORS = (2, 3, 4, 5, 8, 16, 32)
+#: The numbers to whose multiples images are padded or cropped.
+_MULTIPLES = (2, 3, 4, 5, 6, 7, 8, 12, 14, 16, 32, 64)
 #: The divisors of windows of samples.
 _HOPS = (10, 20, 40, 64, 80, 100, 128, 160, 256, 320, 512)
 #: Expressions by their direction, see :func:`_direction`.
 Table = dict[tuple[int, ...], list[int]]
 #: The number of kinds of expressions of symbols, see :func:`_candidates`.
-_KINDS = 5
+_KINDS = 6
 #: The kinds that have no quotients.
 _WHOLE = range(3)
 
@@ -116,12 +118,12 @@ class Fitting:
         return self._tables[kind]
 
     def _of_fitted(self) -> Table:
-        """Return quotients and products of the expressions of one symbol that are fitted."""
+        """Return quotients, products and rests of the expressions of one symbol that are fitted."""
         fitted = (e for e in self._fitted.values() if e is not None and is_open(e))
         known = [e for e in fitted if len(symbols_of(e)) == 1]
         parts = chain.from_iterable(map(_parts, known))
         products = (one * other for one, other in product(self._open, known))
-        return self._table(chain(parts, products))
+        return self._table(chain(parts, products, chain.from_iterable(map(_rests, known))))
 
     def _table(self, candidates: Iterable[int]) -> Table:
         table: Table = defaultdict(list)
@@ -134,7 +136,10 @@ class Fitting:
 
 
 def _candidates(extents: Sequence[int], kind: int) -> Iterator[int]:
-    """Yield the expressions of a kind: symbols, pairs, triples, quotients, pairs of quotients."""
+    """Yield the expressions of a kind.
+
+    These are symbols, pairs, triples, quotients, pairs of quotients, rests.
+    """
     parts = [[extent, *_parts(extent)] for extent in extents]
     match kind:
         case 0:
@@ -148,9 +153,11 @@ def _candidates(extents: Sequence[int], kind: int) -> Iterator[int]:
             yield from chain.from_iterable(parts)
             for extent in extents:
                 yield from _parts(extent, _HOPS)
-        case _:
+        case 4:
             for ours, theirs in combinations_with_replacement(parts, 2):
                 yield from (one * other for one, other in product(ours, theirs))
+        case _:
+            yield from chain.from_iterable(map(_rests, extents))
 
 
 def _parts(extent: int, divisors: Sequence[int] = _DIVISORS) -> Iterator[int]:
@@ -158,6 +165,14 @@ def _parts(extent: int, divisors: Sequence[int] = _DIVISORS) -> Iterator[int]:
     for divisor in divisors:
         for added in range(divisor):
             yield (extent + added) // divisor
+
+
+def _rests(extent: int) -> Iterator[int]:
+    """Yield what pads to a multiple add to an extent and crops take off it, and halves of both."""
+    for divisor in _MULTIPLES:
+        for added in range(divisor):
+            rest = extent - (extent + added) // divisor * divisor
+            yield from (rest, rest // 2, (rest + 1) // 2)
 
 
 def _direction(numbers: Sequence[int]) -> tuple[int, ...] | None:
