@@ -30,9 +30,10 @@ _FILES = re.compile(r"torch\.ops\.aten\.from_file\b")
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PATH = re.compile(r"[\w.]*", re.ASCII)
 _SYMBOL = re.compile(r"[a-z]{1,3}[0-9]{1,6}")
-#: An expression is evaluated as Python, so it may say nothing but this. No powers: of large
-#: numbers they take for ever.
+#: An expression is evaluated as Python, so it may say nothing but this. No powers but small ones of
+#: symbols: of large numbers they take for ever.
 _TOKENS = re.compile(r"[A-Za-z_]\w*|'[a-z]{1,3}[0-9]{1,6}'|[0-9]{1,12}|\*\*|[-+*/%(),= ]")
+_POWER = re.compile(r"Pow\((Symbol\('[a-z]{1,3}[0-9]{1,6}'(?:, [a-z]+=True)*\)), Integer\([2-4]\)\)")
 _WORDS = {"Symbol", "Integer", "Rational", "Add", "Mul", "Max", "Min", "Mod", "PythonMod"} | {
     *("FloorDiv", "CleanDiv", "CeilDiv", "positive", "negative", "nonnegative"),
     *("integer", "real", "True", "False"),
@@ -40,6 +41,8 @@ _WORDS = {"Symbol", "Integer", "Rational", "Add", "Mul", "Max", "Min", "Mod", "P
     *("LessThan", "StrictLessThan", "GreaterThan", "StrictGreaterThan", "Equality", "Unequality"),
 }
 _CONTAINERS = ("builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict")
+#: Windows of padded images are said at length.
+_LONGEST = 10_000
 #: Arguments that stand for something other than numbers and tensors.
 _CALLABLE = ("as_custom_obj", "as_graph", "as_operator")
 
@@ -206,11 +209,12 @@ class _Reader:
             raise self._unsafe(f"{text[:60]!r} is no name of a value")
 
     def _require_expression(self, text: Any) -> None:
-        tokens: list[str] = _TOKENS.findall(text)
+        plain = _POWER.sub(r"\1", text)
+        tokens: list[str] = _TOKENS.findall(plain)
         words = [token for token in tokens if token[0].isalpha() or token[0] == "_"]
         if (
-            "".join(tokens) != text
-            or len(text) > 1000
+            "".join(tokens) != plain
+            or len(text) > _LONGEST
             or "**" in tokens
             or not all(word in _WORDS or _SYMBOL.fullmatch(word) for word in words)
         ):
