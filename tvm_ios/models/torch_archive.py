@@ -33,7 +33,9 @@ _SYMBOL = re.compile(r"[a-z]{1,3}[0-9]{1,6}")
 #: An expression is evaluated as Python, so it may say nothing but this. No powers but small ones of
 #: symbols: of large numbers they take for ever.
 _TOKENS = re.compile(r"[A-Za-z_]\w*|'[a-z]{1,3}[0-9]{1,6}'|[0-9]{1,12}|\*\*|[-+*/%(),= ]")
-_POWER = re.compile(r"Pow\((Symbol\('[a-z]{1,3}[0-9]{1,6}'(?:, [a-z]+=True)*\)), Integer\([2-4]\)\)")
+_POWER = re.compile(
+    r"Pow\((Symbol\('[a-z]{1,3}[0-9]{1,6}'(?:, [a-z]+=True)*\)), Integer\([2-4]\)\)"
+)
 _WORDS = {"Symbol", "Integer", "Rational", "Add", "Mul", "Max", "Min", "Mod", "PythonMod"} | {
     *("FloorDiv", "CleanDiv", "CeilDiv", "positive", "negative", "nonnegative"),
     *("integer", "real", "True", "False"),

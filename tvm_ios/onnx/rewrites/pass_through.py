@@ -8,7 +8,6 @@ import numpy as np
 
 from tvm_ios.onnx.edit import bypass, constant, is_of_onnx
 
-
 #: An end of a slice from here on is behind every tensor.
 _EVERYTHING = np.iinfo(np.int32).max
 #: The attributes of a slice before opset 10.
