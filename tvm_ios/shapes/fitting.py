@@ -13,6 +13,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, combinations_with_replacement, product
 from math import gcd, prod
+from typing import Any
+
+import numpy as np
 
 from tvm_ios.shapes.extent import (
     OpenExtentError,
@@ -31,12 +34,14 @@ Values = Mapping[str, int]
 _DIVISORS = (2, 3, 4, 5, 8, 16, 32)
 #: The numbers to whose multiples images are padded or cropped.
 _MULTIPLES = (2, 3, 4, 5, 6, 7, 8, 12, 14, 16, 32, 64)
+#: The arguments of :func:`_rest`.
+_RESTS = [(d, added, how) for d in _MULTIPLES for added in range(d) for how in range(4)]
 #: The divisors of windows of samples.
 _HOPS = (10, 20, 40, 64, 80, 100, 128, 160, 256, 320, 512)
 #: Expressions by their direction, see :func:`_direction`.
 Table = dict[tuple[int, ...], list[int]]
 #: The number of kinds of expressions of symbols, see :func:`_candidates`.
-_KINDS = 6
+_KINDS = 5
 #: The kinds that have no quotients.
 _WHOLE = range(3)
 
@@ -89,8 +94,11 @@ class Fitting:
             return numbers[0]
         found: list[int] = []
         for kind in range(_KINDS + 1):
-            candidates = self._of_kind(kind) if kind < _KINDS else self._of_fitted()
-            for candidate in candidates.get(direction, ()):
+            if kind < _KINDS:
+                candidates = self._of_kind(kind).get(direction, [])
+            else:
+                candidates = self._of_fitted(direction)
+            for candidate in candidates:
                 at = [evaluate(candidate, point) for point in self._points]
                 first, second = next(
                     (i, j) for i, a in enumerate(at) for j, b in enumerate(at) if a != b
@@ -117,13 +125,22 @@ class Fitting:
             self._tables[kind] = self._table(_candidates(extents, kind))
         return self._tables[kind]
 
-    def _of_fitted(self) -> Table:
-        """Return quotients, products and rests of the expressions of one symbol that are fitted."""
+    def _of_fitted(self, direction: tuple[int, ...]) -> list[int]:
+        """Return quotients, products and rests of the expressions of one symbol that are fitted.
+
+        These are the ones in a direction.
+        """
         fitted = (e for e in self._fitted.values() if e is not None and is_open(e))
         known = [e for e in fitted if len(symbols_of(e)) == 1]
         parts = chain.from_iterable(map(_parts, known))
         products = (one * other for one, other in product(self._open, known))
-        return self._table(chain(parts, products, chain.from_iterable(map(_rests, known))))
+        found = self._table(chain(parts, products)).get(direction, [])
+        for extent in known:
+            at = np.array([evaluate(extent, point) for point in self._points])
+            for rest in _RESTS:
+                if _direction(_rest(at, *rest).tolist()) == direction:
+                    found.append(_rest(extent, *rest))
+        return list({str(candidate): candidate for candidate in found}.values())
 
     def _table(self, candidates: Iterable[int]) -> Table:
         table: Table = defaultdict(list)
@@ -138,7 +155,7 @@ class Fitting:
 def _candidates(extents: Sequence[int], kind: int) -> Iterator[int]:
     """Yield the expressions of a kind.
 
-    These are symbols, pairs, triples, quotients, pairs of quotients, rests.
+    These are symbols, pairs, triples, quotients and rests, pairs of quotients.
     """
     parts = [[extent, *_parts(extent)] for extent in extents]
     match kind:
@@ -153,11 +170,11 @@ def _candidates(extents: Sequence[int], kind: int) -> Iterator[int]:
             yield from chain.from_iterable(parts)
             for extent in extents:
                 yield from _parts(extent, _HOPS)
-        case 4:
+                # Together with quotients: of few shapes, both may be 0 and 1.
+                yield from (_rest(extent, *rest) for rest in _RESTS)
+        case _:
             for ours, theirs in combinations_with_replacement(parts, 2):
                 yield from (one * other for one, other in product(ours, theirs))
-        case _:
-            yield from chain.from_iterable(map(_rests, extents))
 
 
 def _parts(extent: int, divisors: Sequence[int] = _DIVISORS) -> Iterator[int]:
@@ -167,12 +184,14 @@ def _parts(extent: int, divisors: Sequence[int] = _DIVISORS) -> Iterator[int]:
             yield (extent + added) // divisor
 
 
-def _rests(extent: int) -> Iterator[int]:
-    """Yield what pads to a multiple add to an extent and crops take off it, and halves of both."""
-    for divisor in _MULTIPLES:
-        for added in range(divisor):
-            rest = extent - (extent + added) // divisor * divisor
-            yield from (rest, rest // 2, (rest + 1) // 2)
+def _rest(extent: Any, divisor: int, added: int, how: int) -> Any:
+    """Return what a pad to a multiple adds to an extent or a crop takes off it.
+
+    It is of all, of the begin or of the end, or what is left before the end. The extent may be an
+    array of numbers.
+    """
+    rest = extent - (extent + added) // divisor * divisor
+    return (rest, rest // 2, (rest + 1) // 2, extent - (rest + 1) // 2)[how]
 
 
 def _direction(numbers: Sequence[int]) -> tuple[int, ...] | None:
