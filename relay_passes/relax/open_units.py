@@ -27,7 +27,7 @@ from tvm_ios.files.array_files import Array
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.open_graph import open_graph
 from tvm_ios.models.load import read_model, simplified
-from tvm_ios.models.open_model import require_onnx, with_idle_if_needed
+from tvm_ios.models.open_model import keeping_shaped_if_needed, require_onnx
 from tvm_ios.models.source import AnyModel, Form, ModelSource
 from tvm_ios.onnx.inputs import declared_extents
 from tvm_ios.policies.sequential import sequential_schedule
@@ -96,17 +96,17 @@ def load_open_model(
             source.path, ({n: at_values(s, end) for n, s in shapes.items()} for end in ends)
         )
 
-    def opened(keep_idle: bool) -> OpenUnits:
+    def opened(keep_shaped: bool) -> OpenUnits:
         first: list[tuple[OpGraph, list[Chain]]] = []
-        return open_units(partial(read, first, keep_idle), shapes, progress)
+        return open_units(partial(read, first, keep_shaped), shapes, progress)
 
     def read(
         first: list[tuple[OpGraph, list[Chain]]],
-        keep_idle: bool,
+        keep_shaped: bool,
         at: Mapping[str, tuple[int, ...]],
     ) -> ScheduledUnits:
         at_point = replace(source, shapes=at)
-        simple = simplified(at_point, proto, is_open=True, keep_idle=keep_idle)
+        simple = simplified(at_point, proto, is_open=True, keep_shaped=keep_shaped)
         if simple.tail is not None:
             raise OpenExtentError(
                 f"{simple.tail.sentence}: only a model whose whole runs in the program has a range"
@@ -126,7 +126,7 @@ def load_open_model(
             schedule = with_chains(schedule, chains)
         return scheduled_units(applied(prepared, schedule))
 
-    return OpenModel(source, proto, shapes, with_idle_if_needed(opened))
+    return OpenModel(source, proto, shapes, keeping_shaped_if_needed(opened))
 
 
 def _attentions(prepared: Prepared, schedule: Schedule, options: SearchOptions) -> list[Chain]:

@@ -52,13 +52,13 @@ def simplified(
     model: onnx.ModelProto,
     *,
     is_open: bool = False,
-    keep_idle: bool = False,
+    keep_shaped: bool = False,
 ) -> SimplifiedModel:
     """Simplify a model that was read, and split off a tail whose shapes depend on the data.
 
-    With ``is_open`` the model is read at other shapes, too, and compared; with ``keep_idle`` slices
-    and pads stay that do nothing at these. Raise InputShapeError if
-    shapes are missing, GraphError if it cannot be scheduled.
+    With ``is_open`` the model is read at other shapes, too, and compared; with ``keep_shaped``
+    what these shapes alone do not need stays, as of :func:`~tvm_ios.onnx.simplify.simplify`. Raise
+    InputShapeError if shapes are missing, GraphError if it cannot be scheduled.
     """
     from tvm_ios.onnx.as_written import beginning_as_written, with_static_inputs
     from tvm_ios.onnx.known_shapes import known_shapes
@@ -69,7 +69,7 @@ def simplified(
     shapes = known_shapes(source.name, model, source.shapes)
     cells = source.cells or source.dialect != "relax"
     try:
-        simple = simplify(model, shapes, cells=cells, is_open=is_open, keep_idle=keep_idle)
+        simple = simplify(model, shapes, cells=cells, is_open=is_open, keep_shaped=keep_shaped)
         require_supported(source.name, simple)
         return SimplifiedModel(simple, with_static_inputs(model, shapes))
     except GraphError:

@@ -32,22 +32,23 @@ def open_operators(model: AnyModel, ranges: Ranges, progress: Progress = silent)
 
     shapes = open_shapes(ranges, declared_extents(proto))
 
-    def opened(keep_idle: bool) -> OpenGraph:
+    def opened(keep_shaped: bool) -> OpenGraph:
         def read(at: Mapping[str, tuple[int, ...]]) -> OpGraph:
             at_point = replace(source, shapes=at)
-            simple = simplified(at_point, proto, is_open=True, keep_idle=keep_idle)
+            simple = simplified(at_point, proto, is_open=True, keep_shaped=keep_shaped)
             return graph_from_onnx(simple.model, already_simplified=True)
 
         return open_graph(read, shapes, progress)
 
-    return with_idle_if_needed(opened)
+    return keeping_shaped_if_needed(opened)
 
 
-def with_idle_if_needed(opened: Callable[[bool], T]) -> T:
-    """Return a model for a range, with slices and pads that do nothing at some shapes if need be.
+def keeping_shaped_if_needed(opened: Callable[[bool], T]) -> T:
+    """Return a model for a range, with operators that a single shape does not need if it must.
 
-    ``opened`` reads the model with or without them. Without them programs are faster, but the model
-    is another graph where they do something. Raise OpenExtentError as it does with them.
+    ``opened`` reads it with or without them, as of :func:`tvm_ios.onnx.simplify.simplify`: without
+    them programs are faster, but some models are another graph at each shape. Raise OpenExtentError
+    as it does with them.
     """
     try:
         return opened(False)
