@@ -112,7 +112,7 @@ class _Numbers:
             ones.append(bound(relax.op.max(bound(cut, count), axis=[0], keepdims=True), 1))
         if len(ones) > 1:
             ones = [bound(relax.op.concat(ones, axis=0), len(ones))]
-        return [*bindings, relax.VarBinding(variable, relax.op.reshape(*ones, list(extents)))]
+        return [*bindings, relax.VarBinding(variable, relax.op.reshape(ones[0], list(extents)))]
 
 
 def open_constants(

@@ -29,6 +29,7 @@ from tvm_ios.graph.open_graph import open_graph
 from tvm_ios.models.load import read_model, simplified
 from tvm_ios.models.open_model import keeping_shaped_if_needed, require_onnx
 from tvm_ios.models.source import AnyModel, Form, ModelSource
+from tvm_ios.models.torch_conditions import require_conditions
 from tvm_ios.onnx.inputs import declared_extents
 from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.progress import Progress, silent
@@ -88,6 +89,7 @@ def load_open_model(
     require_onnx(source)
     proto = read_model(source)
     shapes = open_shapes(ranges, declared_extents(proto))
+    require_conditions(proto, shapes)
     if source.form is Form.TORCH:
         from tvm_ios.models.torch_program import require_exported
 

@@ -60,6 +60,7 @@ def simplified(
     what these shapes alone do not need stays, as of :func:`~tvm_ios.onnx.simplify.simplify`. Raise
     InputShapeError if shapes are missing, GraphError if it cannot be scheduled.
     """
+    from tvm_ios.models.torch_conditions import require_conditions
     from tvm_ios.onnx.as_written import beginning_as_written, with_static_inputs
     from tvm_ios.onnx.known_shapes import known_shapes
     from tvm_ios.onnx.simplify import before_tail, simplify
@@ -67,6 +68,7 @@ def simplified(
 
     require_tensors(source.name, model)
     shapes = known_shapes(source.name, model, source.shapes)
+    require_conditions(model, shapes)
     cells = source.cells or source.dialect != "relax"
     try:
         simple = simplify(model, shapes, cells=cells, is_open=is_open, keep_shaped=keep_shaped)

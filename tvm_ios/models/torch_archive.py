@@ -54,13 +54,13 @@ class TorchArchive:
     """A program of torch.export whose loading runs no code of the file's.
 
     ``content`` is an archive for ``torch.export.load``. ``outputs`` names the outputs by the keys
-    of the returned dictionaries, else by position. ``conditions`` says whether the program holds
-    only for some values of its dynamic dimensions.
+    of the returned dictionaries, else by position. ``conditions`` are those under
+    which the program holds, as torch writes them.
     """
 
     content: bytes
     outputs: tuple[str, ...]
-    conditions: bool
+    conditions: tuple[str, ...]
 
 
 def read_torch_archive(path: Path) -> TorchArchive:
@@ -114,7 +114,7 @@ class _Reader:
         if self._bytes("byteorder") != b"little":
             raise ModelError(f"{self.path} was saved on a big-endian machine; save it on another")
         model = self._json("models/model.json")
-        conditions = bool(model.get("guards_code"))
+        conditions = tuple(map(str, model.get("guards_code") or ()))
         outputs = self._clean(model)
         records = {
             "archive_format": b"pt2",
