@@ -34,16 +34,17 @@ Values = Mapping[str, int]
 _DIVISORS = (2, 3, 4, 5, 8, 16, 32)
 #: The numbers to whose multiples images are padded or cropped.
 _MULTIPLES = (2, 3, 4, 5, 6, 7, 8, 12, 14, 16, 32, 64)
-#: The arguments of :func:`_rest`.
-_RESTS = [(d, added, how) for d in _MULTIPLES for added in range(d) for how in range(4)]
+#: The side, divisor and summand of :func:`_rest`.
+_How = tuple[int, int, int]
+_RESTS: list[_How] = [(side, d, n) for d in _MULTIPLES for n in range(d) for side in range(4)]
 #: The divisors of windows of samples.
 _HOPS = (10, 20, 40, 64, 80, 100, 128, 160, 256, 320, 512)
 #: Expressions by their direction, see :func:`_direction`.
 Table = dict[tuple[int, ...], list[int]]
 #: The number of kinds of expressions of symbols, see :func:`_candidates`.
 _KINDS = 5
-#: The kinds that have no quotients.
-_WHOLE = range(3)
+#: The kinds that have no quotients, and the one that has one.
+_WHOLE, _QUOTIENTS = range(3), 3
 
 
 def values_text(values: Values) -> str:
@@ -122,8 +123,21 @@ class Fitting:
         """Return the expressions of a kind by direction, each without factor and summand."""
         if kind not in self._tables:
             extents = self._whole if kind in _WHOLE else self._open
-            self._tables[kind] = self._table(_candidates(extents, kind))
+            candidates = _candidates(extents, kind)
+            if kind == _QUOTIENTS:
+                # Of few shapes, both may be 0 and 1.
+                rests = (_rest(extent, *how) for extent in extents for how in self._rests(extent))
+                candidates = chain(candidates, rests)
+            self._tables[kind] = self._table(candidates)
         return self._tables[kind]
+
+    def _rests(self, extent: int) -> Iterator[_How]:
+        """Yield the rests of an extent that are not it less a number at all points."""
+        at = np.array([evaluate(extent, point) for point in self._points])
+        for how in _RESTS:
+            _, divisor, added = how
+            if len({*((at + added) // divisor).tolist()}) > 1:
+                yield how
 
     def _of_fitted(self, direction: tuple[int, ...]) -> list[int]:
         """Return quotients, products and rests of the expressions of one symbol that are fitted.
@@ -137,9 +151,9 @@ class Fitting:
         found = self._table(chain(parts, products)).get(direction, [])
         for extent in known:
             at = np.array([evaluate(extent, point) for point in self._points])
-            for rest in _RESTS:
-                if _direction(_rest(at, *rest).tolist()) == direction:
-                    found.append(_rest(extent, *rest))
+            for how in self._rests(extent):
+                if _direction(_rest(at, *how).tolist()) == direction:
+                    found.append(_rest(extent, *how))
         return list({str(candidate): candidate for candidate in found}.values())
 
     def _table(self, candidates: Iterable[int]) -> Table:
@@ -153,10 +167,7 @@ class Fitting:
 
 
 def _candidates(extents: Sequence[int], kind: int) -> Iterator[int]:
-    """Yield the expressions of a kind.
-
-    These are symbols, pairs, triples, quotients and rests, pairs of quotients.
-    """
+    """Yield the expressions of a kind: symbols, pairs, triples, quotients, pairs of quotients."""
     parts = [[extent, *_parts(extent)] for extent in extents]
     match kind:
         case 0:
@@ -170,8 +181,6 @@ def _candidates(extents: Sequence[int], kind: int) -> Iterator[int]:
             yield from chain.from_iterable(parts)
             for extent in extents:
                 yield from _parts(extent, _HOPS)
-                # Together with quotients: of few shapes, both may be 0 and 1.
-                yield from (_rest(extent, *rest) for rest in _RESTS)
         case _:
             for ours, theirs in combinations_with_replacement(parts, 2):
                 yield from (one * other for one, other in product(ours, theirs))
@@ -184,14 +193,14 @@ def _parts(extent: int, divisors: Sequence[int] = _DIVISORS) -> Iterator[int]:
             yield (extent + added) // divisor
 
 
-def _rest(extent: Any, divisor: int, added: int, how: int) -> Any:
+def _rest(extent: Any, side: int, divisor: int, added: int) -> Any:
     """Return what a pad to a multiple adds to an extent or a crop takes off it.
 
     It is of all, of the begin or of the end, or what is left before the end. The extent may be an
     array of numbers.
     """
     rest = extent - (extent + added) // divisor * divisor
-    return (rest, rest // 2, (rest + 1) // 2, extent - (rest + 1) // 2)[how]
+    return (rest, rest // 2, (rest + 1) // 2, extent - (rest + 1) // 2)[side]
 
 
 def _direction(numbers: Sequence[int]) -> tuple[int, ...] | None:
