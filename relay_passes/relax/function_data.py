@@ -18,11 +18,20 @@ from tvm.ir import GenericConst
 from relay_passes.relax.expressions import operator_name
 from runtime_ext.kernels.open_shapes import extent_in_relax, relax_extent
 from runtime_ext.kernels.relax_function import attributes_of, node_digest
-from tvm_ios.shapes.extent import OpenExtentError, bounds, extents_in, is_open, symbols_in
+from tvm_ios.shapes.extent import (
+    OpenExtentError,
+    bounds,
+    extents_in,
+    is_open,
+    numbers_in_range,
+    symbols_in,
+)
 
 #: Constants of up to this many elements are compared number by number.
 _SMALL = 16
 _PAD = "relax.nn.pad"
+#: The widths of a pad that are looked at; of more, bounds are taken.
+_FEW_WIDTHS = 1 << 12
 #: Infers the types of calls.
 _BUILDER = relax.BlockBuilder()
 
@@ -78,7 +87,8 @@ def _padded(pad: Any, data: Any, value: Any, ty: Any) -> tuple[Any, Any]:
     In Relax the widths of a pad are numbers.
     """
     widths: tuple[int, ...] = dict(data[2])["pad_width"]
-    most = [max(0, bounds(width)[1]) for width in widths]
+    every = [numbers_in_range(width, _FEW_WIDTHS) or bounds(width) for width in widths]
+    most = [max(0, numbers[-1]) for numbers in every]
     whole: Any = relax.op.nn.pad(value, most, pad.attrs.pad_mode, pad.attrs.pad_value)
     extents = map(extent_in_relax, value.ty.shape)
     ends = zip(most[::2], extents, most[1::2], strict=True)
