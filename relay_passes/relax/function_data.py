@@ -15,12 +15,23 @@ import tvm
 from tvm import relax, tirx
 from tvm.ir import GenericConst
 
+from relay_passes.relax.expressions import operator_name
 from runtime_ext.kernels.open_shapes import extent_in_relax, relax_extent
 from runtime_ext.kernels.relax_function import attributes_of, node_digest
-from tvm_ios.shapes.extent import OpenExtentError, extents_in, is_open
+from tvm_ios.shapes.extent import (
+    OpenExtentError,
+    bounds,
+    extents_in,
+    is_open,
+    numbers_in_range,
+    symbols_in,
+)
 
 #: Constants of up to this many elements are compared number by number.
 _SMALL = 16
+_PAD = "relax.nn.pad"
+#: The widths of a pad that are looked at; of more, bounds are taken.
+_FEW_WIDTHS = 1 << 12
 #: Infers the types of calls.
 _BUILDER = relax.BlockBuilder()
 
@@ -54,7 +65,12 @@ def with_extents(function: Any, data: tuple[Any, ...], name: str) -> Any:
             expression, ty = next(places)
             kind = type(binding.var)
             variable = kind(binding.var.name, _type(binding.var.ty, ty))
-            value = _expression(binding.value, expression, variables, name)
+            if operator_name(binding.value) == _PAD and symbols_in(expression[2]):
+                data = variables[binding.value.args[0]]
+                wide, value = _padded(binding.value, expression, data, ty)
+                emitted.append(wide)
+            else:
+                value = _expression(binding.value, expression, variables, name)
             emitted.append(relax.VarBinding(variable, value))
             variables[binding.var] = variable
         rebuilt.append(type(block)(emitted))
@@ -63,6 +79,30 @@ def with_extents(function: Any, data: tuple[Any, ...], name: str) -> Any:
         list(map(variables.__getitem__, function.params)), body, body.body.ty, is_pure=True
     )
     return whole if function.attrs is None else whole.with_attrs(dict(function.attrs.items()))
+
+
+def _padded(pad: Any, data: Any, value: Any, ty: Any) -> tuple[Any, Any]:
+    """Return the binding of a pad of as much as any shape needs, and the slice that a shape has.
+
+    In Relax the widths of a pad are numbers.
+    """
+    widths: tuple[int, ...] = dict(data[2])["pad_width"]
+    every = [numbers_in_range(width, _FEW_WIDTHS) or bounds(width) for width in widths]
+    most = [max(0, numbers[-1]) for numbers in every]
+    whole: Any = relax.op.nn.pad(value, most, pad.attrs.pad_mode, pad.attrs.pad_value)
+    extents = map(extent_in_relax, value.ty.shape)
+    ends = zip(most[::2], extents, most[1::2], strict=True)
+    wide = relax.Var(
+        f"{value.name}_padded",
+        relax.TensorType([relax_extent(b + n + e) for b, n, e in ends], value.ty.dtype),
+    )
+    axes = list(range(len(most) // 2))
+    begins = [most[2 * axis] - widths[2 * axis] for axis in axes]
+    ends = [begin + extent for begin, extent in zip(begins, ty[1:], strict=True)]
+    cut = relax.op.strided_slice(
+        wide, axes, *(list(map(relax_extent, each)) for each in (begins, ends)), assume_inbound=True
+    )
+    return relax.VarBinding(wide, whole), cut
 
 
 def _type_data(ty: Any) -> Any:

@@ -16,7 +16,7 @@ from tvm import relax
 
 from runtime_ext.kernels.open_shapes import relax_extent
 from tvm_ios.files.array_files import Array
-from tvm_ios.shapes.extent import OpenExtentError, end_values, evaluate, symbols_in
+from tvm_ios.shapes.extent import OpenExtentError, end_values, evaluate, is_open, symbols_in
 from tvm_ios.shapes.fitting import Fitting, Values
 
 #: The most images, and the fewest shapes at which they must be recognised.
@@ -47,14 +47,79 @@ class Grid:
         return cells.reshape(len(self.first), -1)
 
 
-def fitted_grids(
-    arrays: Sequence[Array], points: Sequence[Values], open_extents: Sequence[int]
-) -> tuple[Grid, ...] | None:
+@dataclass(frozen=True, slots=True)
+class Images:
+    """A constant whose last axis counts the cells of images."""
+
+    grids: tuple[Grid, ...]
+
+    @property
+    def table(self) -> Array:
+        """Return a table with the columns, then the rows of each image, at the range's end."""
+        _, most = end_values(symbols_in(self.grids))
+        parts: list[Array] = []
+        for grid in self.grids:
+            columns = Grid(1, grid.columns, grid.first, grid.by_row, grid.by_column)
+            nothing = (0.0,) * len(grid.first)
+            rows = Grid(grid.rows, 1, nothing, grid.by_row, nothing)
+            parts += [columns.at(most), rows.at(most)]
+        return np.concatenate(parts, 1).astype(np.float32)
+
+    def bindings(self, variable: Any, table: Any, extents: Sequence[int]) -> list[Any]:
+        """Return the bindings that make a constant of a shape, a variable, from its table.
+
+        Raise OpenExtentError if the constant has another size than its images.
+        """
+        cells: int = sum(grid.rows * grid.columns for grid in self.grids)
+        if cells != extents[-1]:
+            raise OpenExtentError(
+                f"a constant of {extents[-1]} columns has {cells} cells of images"
+            )
+        bindings: list[Any] = []
+        count = len(self.grids[0].first)
+
+        def bound(value: Any, *shape: int) -> Any:
+            ty = relax.TensorType(list(map(relax_extent, shape)), "float32")
+            bindings.append(relax.VarBinding(relax.Var(f"{variable.name}_grid", ty), value))
+            return bindings[-1].var
+
+        def reshaped(value: Any, *shape: int) -> Any:
+            extents = list(map(relax_extent, shape))
+            return bound(relax.op.reshape(value, extents), *shape)
+
+        _, most = end_values(symbols_in(self.grids))
+        begin, images = 0, list[Any]()
+        for grid in self.grids:
+            parts: list[Any] = []
+            for extent in (grid.columns, grid.rows):
+                last = relax_extent(begin + extent)
+                cut = relax.op.strided_slice(table, [1], [begin], [last])
+                parts.append(bound(cut, count, extent))
+                begin += evaluate(extent, most)
+            columns = reshaped(parts[0], count, 1, grid.columns)
+            rows = reshaped(parts[1], count, grid.rows, 1)
+            image = bound(relax.op.add(columns, rows), count, grid.rows, grid.columns)
+            images.append(reshaped(image, count, grid.rows * grid.columns))
+        whole = images[0]
+        if len(images) > 1:
+            whole = bound(relax.op.concat(images, axis=1), count, cells)
+        shape = list(map(relax_extent, extents))
+        return [*bindings, relax.VarBinding(variable, relax.op.reshape(whole, shape))]
+
+
+def fitted_images(
+    extents: Sequence[int],
+    arrays: Sequence[Array],
+    points: Sequence[Values],
+    open_extents: Sequence[int],
+) -> Images | None:
     """Return the images whose cells a constant's last axis counts; None if it is no such constant.
 
     ``arrays`` are the constants at the points.
     """
     if arrays[0].dtype != np.float32 or arrays[0].ndim < 2:
+        return None
+    if not is_open(extents[-1]) or any(map(is_open, extents[:-1])):
         return None
     by_kind: defaultdict[Any, list[tuple[Values, list[Grid]]]] = defaultdict(list)
     for array, point in zip(arrays, points, strict=True):
@@ -82,7 +147,7 @@ def fitted_grids(
         made = np.concatenate([grid.at(point) for grid in fitted], 1).astype(np.float32)
         if not np.array_equal(made, array.reshape(len(made), -1)):
             return None
-    return tuple(fitted)
+    return Images(tuple(fitted))
 
 
 def _grids(numbers: Array) -> list[Grid] | None:
@@ -118,57 +183,3 @@ def _agreeing(numbers: Array, others: Array) -> int:
     """Return how many columns from the left agree in two arrays."""
     differ = np.flatnonzero((numbers != others).any(0))
     return int(differ[0]) if differ.size else numbers.shape[1]
-
-
-def table_of(grids: Sequence[Grid]) -> Array:
-    """Return a table with the columns, then the rows of each image, at the range's end."""
-    _, most = end_values(symbols_in(tuple(grids)))
-    parts: list[Array] = []
-    for grid in grids:
-        columns = Grid(1, grid.columns, grid.first, grid.by_row, grid.by_column)
-        nothing = (0.0,) * len(grid.first)
-        rows = Grid(grid.rows, 1, nothing, grid.by_row, nothing)
-        parts += [columns.at(most), rows.at(most)]
-    return np.concatenate(parts, 1).astype(np.float32)
-
-
-def from_table(
-    variable: Any, table: Any, grids: Sequence[Grid], extents: Sequence[int]
-) -> list[Any]:
-    """Return the bindings that make a constant of a shape, a variable, from its table.
-
-    Raise OpenExtentError if the constant has another size than its images.
-    """
-    cells: int = sum(grid.rows * grid.columns for grid in grids)
-    if cells != extents[-1]:
-        raise OpenExtentError(f"a constant of {extents[-1]} columns has {cells} cells of images")
-    bindings: list[Any] = []
-    count = len(grids[0].first)
-
-    def bound(value: Any, *shape: int) -> Any:
-        ty = relax.TensorType(list(map(relax_extent, shape)), "float32")
-        bindings.append(relax.VarBinding(relax.Var(f"{variable.name}_grid", ty), value))
-        return bindings[-1].var
-
-    def reshaped(value: Any, *shape: int) -> Any:
-        extents = list(map(relax_extent, shape))
-        return bound(relax.op.reshape(value, extents), *shape)
-
-    _, most = end_values(symbols_in(tuple(grids)))
-    begin, images = 0, list[Any]()
-    for grid in grids:
-        parts: list[Any] = []
-        for extent in (grid.columns, grid.rows):
-            last = relax_extent(begin + extent)
-            cut = relax.op.strided_slice(table, [1], [begin], [last])
-            parts.append(bound(cut, count, extent))
-            begin += evaluate(extent, most)
-        columns = reshaped(parts[0], count, 1, grid.columns)
-        rows = reshaped(parts[1], count, grid.rows, 1)
-        image = bound(relax.op.add(columns, rows), count, grid.rows, grid.columns)
-        images.append(reshaped(image, count, grid.rows * grid.columns))
-    whole = images[0]
-    if len(images) > 1:
-        whole = bound(relax.op.concat(images, axis=1), count, cells)
-    shape = list(map(relax_extent, extents))
-    return [*bindings, relax.VarBinding(variable, relax.op.reshape(whole, shape))]

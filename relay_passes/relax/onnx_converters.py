@@ -53,6 +53,17 @@ class _CumProd(onnx_frontend.OnnxOpConverter):
         return bb.emit_te(topi.flip, product, axis) if turned else product
 
 
+class _Pad(onnx_frontend.Pad):
+    """A converter of Pad that keeps one of no width, which other shapes of a range need."""
+
+    @classmethod
+    def _lower_pad(cls, bb: Any, inputs: Any, attr: Any, params: Any, allowed_modes: Any) -> Any:
+        before, after, fill = cls._parse_pads_and_axes(inputs, params)
+        if any(before) or any(after) or attr.get("mode", b"constant") != b"constant":
+            return super()._lower_pad(bb, inputs, attr, params, allowed_modes)
+        return relax.op.nn.pad(inputs[0], [*before, *after], "constant", fill)
+
+
 class _RoiAlign(onnx_frontend.OnnxOpConverter):
     """A converter of RoiAlign with adaptive ratios and the mode ``max``.
 
@@ -114,6 +125,7 @@ _CONVERTERS = {
     "BitCast": _BitCast,
     "BitShift": _BitShift,
     "CumProd": _CumProd,
+    "Pad": _Pad,
     "RoiAlign": _RoiAlign,
     **{name: type(name, (_Steps,), {"kind": kind}) for name, kind in LAYERS.items()},
 }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,19 +17,19 @@ from relay_passes.pipeline import applied, prepare_canonical
 from relay_passes.prepared import Prepared
 from relay_passes.relax.expressions import constant
 from relay_passes.relax.function_data import function_data, with_extents
-from relay_passes.relax.grid_constants import Grid, fitted_grids, from_table, table_of
 from relay_passes.relax.importer import import_onnx
+from relay_passes.relax.open_constants import OpenConstant, open_constants
 from relay_passes.relax.scheduled import scheduled_units
 from relay_passes.relax.target_units import RelaxUnits
 from relay_passes.search_options import SearchOptions
-from runtime_ext.kernels.open_shapes import relax_extent
 from runtime_ext.scheduled_units import ScheduledUnits
 from tvm_ios.files.array_files import Array
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.open_graph import open_graph
 from tvm_ios.models.load import read_model, simplified
-from tvm_ios.models.open_model import require_onnx
+from tvm_ios.models.open_model import keeping_shaped_if_needed, require_onnx
 from tvm_ios.models.source import AnyModel, Form, ModelSource
+from tvm_ios.models.torch_conditions import require_conditions
 from tvm_ios.onnx.inputs import declared_extents
 from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.progress import Progress, silent
@@ -88,6 +89,7 @@ def load_open_model(
     require_onnx(source)
     proto = read_model(source)
     shapes = open_shapes(ranges, declared_extents(proto))
+    require_conditions(proto, shapes)
     if source.form is Form.TORCH:
         from tvm_ios.models.torch_program import require_exported
 
@@ -96,10 +98,17 @@ def load_open_model(
             source.path, ({n: at_values(s, end) for n, s in shapes.items()} for end in ends)
         )
 
-    first: list[tuple[OpGraph, list[Chain]]] = []
+    def opened(keep_shaped: bool) -> OpenUnits:
+        first: list[tuple[OpGraph, list[Chain]]] = []
+        return open_units(partial(read, first, keep_shaped), shapes, progress)
 
-    def read(at: Mapping[str, tuple[int, ...]]) -> ScheduledUnits:
-        simple = simplified(replace(source, shapes=at), proto, is_open=True)
+    def read(
+        first: list[tuple[OpGraph, list[Chain]]],
+        keep_shaped: bool,
+        at: Mapping[str, tuple[int, ...]],
+    ) -> ScheduledUnits:
+        at_point = replace(source, shapes=at)
+        simple = simplified(at_point, proto, is_open=True, keep_shaped=keep_shaped)
         if simple.tail is not None:
             raise OpenExtentError(
                 f"{simple.tail.sentence}: only a model whose whole runs in the program has a range"
@@ -119,7 +128,7 @@ def load_open_model(
             schedule = with_chains(schedule, chains)
         return scheduled_units(applied(prepared, schedule))
 
-    return OpenModel(source, proto, shapes, open_units(read, shapes, progress))
+    return OpenModel(source, proto, shapes, keeping_shaped_if_needed(opened))
 
 
 def _attentions(prepared: Prepared, schedule: Schedule, options: SearchOptions) -> list[Chain]:
@@ -151,8 +160,8 @@ def open_units(
     """Return the units of a model for all shapes in a range.
 
     ``shapes`` has for each input its extents, open ones as expressions. Raise OpenExtentError as
-    :func:`tvm_ios.graph.open_graph.open_graph`, and if a constant depends on the shape and is not
-    the begin of the one at the range's end.
+    :func:`tvm_ios.graph.open_graph.open_graph`, and if a constant depends on the shape in another
+    way than :func:`~relay_passes.relax.open_constants.open_constants` knows.
     """
     at_hint: list[ScheduledUnits] = []
     arrays: dict[tuple[tuple[int, ...], ...], list[list[Array]]] = {}
@@ -190,12 +199,10 @@ def open_units(
     for place, op in enumerate(units.graph.operators):
         data: Any = opened.attrs[place][_FUNCTION]
         at_points = [arrays_of[place] for arrays_of in points]
-        grids = _grids(data, at_points, opened.points, open_extents)
-        largest = _largest(op.name, data, at_points, grids)
-        functions.append(_opened(units.functions[place], data, largest, grids, op.name))
-        largest |= {i: table_of(each) for i, each in grids.items()}
+        known = open_constants(op.name, data, at_points, opened.points, open_extents)
+        functions.append(_opened(units.functions[place], data, known, op.name))
         given = enumerate(units.constants[place])
-        constants.append(tuple(constant(largest[i]) if i in largest else v for i, v in given))
+        constants.append(tuple(constant(known[i].table) if i in known else v for i, v in given))
     tensors = tuple(
         replace(tensor, shape=shape)
         for tensor, shape in zip(units.graph.tensors, opened.shapes, strict=True)
@@ -209,110 +216,22 @@ def open_units(
     return OpenUnits(units, opened.points, opened.special)
 
 
-def _grids(
-    data: tuple[Any, ...],
-    arrays: Sequence[Sequence[Array]],
-    points: Sequence[Values],
-    open_extents: Sequence[int],
-) -> dict[int, tuple[Grid, ...]]:
-    """Return the constants of a unit that count the cells of images, by place.
-
-    ``arrays`` has the unit's constants at each of the points.
-    """
-    count = len(arrays[0])
-    types: Sequence[Any] = data[0][len(data[0]) - count :]
-    found: dict[int, tuple[Grid, ...]] = {}
-    for place, (_, *extents) in enumerate(types):
-        if not extents or not is_open(extents[-1]) or any(map(is_open, extents[:-1])):
-            continue
-        at_points = [of_unit[place] for of_unit in arrays]
-        last = max(at_points, key=lambda array: array.size)
-        if all(_is_begin(array, last) for array in at_points):
-            continue
-        grids = fitted_grids(at_points, points, open_extents)
-        if grids is not None:
-            found[place] = grids
-    return found
-
-
-def _is_begin(array: Array, last: Array) -> bool:
-    """Return whether an array is the begin of a larger one along each axis."""
-    return np.array_equal(last[tuple(map(slice, array.shape))], array, equal_nan=True)
-
-
-def _largest(
-    unit: str, data: tuple[Any, ...], points: Sequence[Sequence[Array]], grids: Collection[int]
-) -> dict[int, Array]:
-    """Return the constants of a unit that depend on the shape, by place, at the range's end.
-
-    The ``grids`` are left out. Of an axis along which all elements are the same, one is kept. Raise
-    OpenExtentError if a constant at a smaller shape is not the begin of the largest along each
-    axis, or a constant whose shape is known has other elements at another point.
-    """
-    count = len(points[0])
-    types: Sequence[Any] = data[0][len(data[0]) - count :]
-    largest: dict[int, Array] = {}
-    for place, (_, *extents) in enumerate(types):
-        if place in grids:
-            continue
-        at_points = [arrays[place] for arrays in points]
-        last = max(at_points, key=lambda array: array.size)
-        _, most = end_values(symbols_in(tuple(extents)))
-        if at_values(tuple(extents), most) != last.shape:
-            raise OpenExtentError(
-                f"unit {unit!r} has a constant that depends on the shape, and the model has other "
-                "units at the end of the range"
-            )
-        for array in at_points:
-            if not _is_begin(array, last):
-                raise OpenExtentError(
-                    f"unit {unit!r} has a constant that depends on the shape, and is not the begin "
-                    "of that of a larger one"
-                )
-        if not any(map(is_open, extents)):
-            continue
-        for axis, extent in enumerate(extents):
-            first = last[(slice(None),) * axis + (slice(0, 1),)]
-            if is_open(extent) and np.array_equal(np.broadcast_to(first, last.shape), last):
-                last = first
-        largest[place] = np.ascontiguousarray(last)
-    return largest
-
-
 def _opened(
-    function: Any,
-    data: tuple[Any, ...],
-    largest: Mapping[int, Array],
-    grids: Mapping[int, Sequence[Grid]],
-    unit: str,
+    function: Any, data: tuple[Any, ...], known: Mapping[int, OpenConstant], unit: str
 ) -> Any:
-    """Return a function with open extents, which makes its open constants of tables.
-
-    A constant is a part of its largest form, or counts the cells of images.
-    """
+    """Return a function with open extents, which makes its open constants of tables."""
     opened = with_extents(function, data, unit)
-    if not largest and not grids:
+    if not known:
         return opened
-    params, views = list(opened.params), list[Any]()
+    params, bindings = list(opened.params), list[Any]()
     first = int(opened.attrs["num_input"])
-    for place, array in largest.items():
-        view = params[first + place]
-        whole = relax.Var(view.name, relax.TensorType(array.shape, str(array.dtype)))
-        params[first + place] = whole
-        axes = list(range(array.ndim))
-        extents = list(map(relax_extent, data[0][first + place][1:]))
-        ends = [e if n > 1 else 1 for e, n in zip(extents, array.shape, strict=True)]
-        part = relax.Var(view.name, relax.TensorType(ends, str(array.dtype)))
-        cut = relax.op.strided_slice(whole, axes, [0] * array.ndim, ends, assume_inbound=True)
-        views.append(relax.VarBinding(part, cut))
-        views.append(relax.VarBinding(view, relax.op.broadcast_to(part, extents)))
-    for place, images in grids.items():
-        made = params[first + place]
-        ty = relax.TensorType(table_of(images).shape, "float32")
+    for place, each in known.items():
+        made, table = params[first + place], each.table
+        ty = relax.TensorType(table.shape, str(table.dtype))
         params[first + place] = relax.Var(made.name, ty)
-        views += from_table(made, params[first + place], images, data[0][first + place][1:])
+        bindings += each.bindings(made, params[first + place], data[0][first + place][1:])
     head, *others = opened.body.blocks
-    blocks = [type(head)([*views, *head.bindings]), *others]
+    blocks = [type(head)([*bindings, *head.bindings]), *others]
     body = relax.SeqExpr(blocks, opened.body.body)
     whole = relax.Function(params, body, opened.ret_ty, is_pure=True)
     return whole.with_attrs(dict(opened.attrs.items()))

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm
-from tvm import relax
+import tvm_ffi
+from tvm import relax, tirx
 from tvm.ir import GenericConst
 from tvm.relax.backend import DispatchSortScan
 
@@ -97,7 +98,20 @@ def prim_func(function: Any, target: Any) -> Any:
     functions = [f for f in module.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
     if len(functions) != 1:
         raise NoKernelError(_refusal(function, f"it makes {len(functions)} of it"))
-    return unsimplified(functions[0])
+    kernel = unsimplified(functions[0])
+    return _without_layouts(kernel) if names & _SCANS else kernel
+
+
+def _without_layouts(function: Any) -> Any:
+    """Return a PrimFunc whose buffers have no layouts: in a scan's are unknown variables."""
+    plain = {
+        buffer: tirx.decl_buffer(buffer.ty.shape, buffer.ty.dtype, buffer.name, layout=None)
+        for buffer in function.params
+        if hasattr(buffer.ty, "layout")
+    }
+    body = tvm_ffi.structural_map(function.body, (tvm.ir.Var, lambda v: plain.get(v, v)))
+    params = [plain.get(parameter, parameter) for parameter in function.params]
+    return tirx.PrimFunc(params, body).with_attrs(dict(function.attrs.items()))
 
 
 def _reason(error: Exception) -> str:

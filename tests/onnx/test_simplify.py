@@ -403,3 +403,17 @@ def test_what_pads_copy_is_joined_where_other_shapes_follow(
         places = [i for i in simple.graph.initializer if i.data_type == TensorProto.INT64]
         assert "Concat" in kinds(simple)
         assert all(max(i.dims, default=0) <= max(widths) for i in places)
+
+
+def test_what_does_nothing_at_one_shape_alone_may_stay() -> None:
+    sketch = Sketch(1, 4, 8, 8)
+    y = sliced(sketch, "x", 0, 8, 2)
+    y = sketch.op("Pad", y, sketch.const(np.zeros(8, np.int64)))
+    y = sliced(sketch, sketch.op("Relu", y), 0, np.iinfo(np.int64).max, 3)
+    size = sketch.const(np.array([1, 2, 8, 8], np.int64))
+    table = sketch.op("Resize", sketch.normal(1, 2, 4, 4), "", "", size, mode="linear")
+    model = sketch.model(sketch.op("Concat", y, table, axis=1))
+    assert kinds(simplify(model, is_open=True)) == ["Concat", "Relu"]
+    kept = simplify(model, is_open=True, keep_shaped=True)
+    assert sorted(kinds(kept)) == ["Concat", "Pad", "Relu", "Resize", "Slice"]
+    assert relative_error(run_on(kept, None), run_on(model, None)) == 0

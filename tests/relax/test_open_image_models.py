@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -118,6 +119,78 @@ def padded() -> Any:
     return d.finished({"map": d.op("Conv", x, d.scaled(4, 8, 3, 3))})
 
 
+def _extents(d: Drawing, operator: str, one: str, other: str) -> list[str]:
+    """Heights and widths of two maps, or of one and a number, joined by an operator."""
+    return [
+        d.op(operator, d.extent(one, axis), d.extent(other, axis) if other else d.ints(16))
+        for axis in (2, 3)
+    ]
+
+
+def _sides(d: Drawing, over: str) -> tuple[str, str]:
+    """What is over before and behind a map in the middle."""
+    before = d.op("Div", over, d.ints(2))
+    return before, d.op("Sub", over, before)
+
+
+def _skipping(join: Callable[[Drawing, str, str], str], pad: int) -> Any:
+    """Down and up again twice; what comes up is a little smaller than what it is joined with."""
+    d = Drawing()
+
+    def conv(x: str, before: int, after: int) -> str:
+        weight, bias = d.scaled(after, before, 3, 3), d.normal(after)
+        return d.op("Relu", d.op("Conv", x, weight, bias, pads=[pad] * 4))
+
+    skips = [conv(d.input("image", 1, 3, *SIZE), 3, 8)]
+    for _ in range(2):
+        x = d.op("MaxPool", skips[-1], kernel_shape=[2, 2], strides=[2, 2])
+        skips.append(conv(x, 8, 8))
+    x = skips.pop()
+    while skips:
+        x = d.op("ConvTranspose", x, d.scaled(8, 8, 2, 2), strides=[2, 2])
+        x = conv(join(d, skips.pop(), x), 16, 8)
+    return d.finished({"map": x})
+
+
+def cropped_skips() -> Any:
+    """A U-Net of convolutions without padding, whose skips are cropped to the middle."""
+
+    def join(d: Drawing, skip: str, x: str) -> str:
+        over = _extents(d, "Sub", skip, x)
+        for axis, (before, _) in zip((2, 3), (_sides(d, n) for n in over), strict=True):
+            end = d.op("Add", before, d.extent(x, axis))
+            skip = d.op("Slice", skip, before, end, d.ints(axis))
+        return d.op("Concat", skip, x, axis=1)
+
+    return _skipping(join, 0)
+
+
+def padded_to_skips() -> Any:
+    """A U-Net whose maps are padded to their skips, where these have odd sizes."""
+
+    def join(d: Drawing, skip: str, x: str) -> str:
+        sides = [_sides(d, n) for n in _extents(d, "Sub", skip, x)]
+        zeros = d.ints(0, 0)
+        befores, behinds = zip(*sides, strict=True)
+        widths = d.op("Concat", zeros, *befores, zeros, *behinds, axis=0)
+        return d.op("Concat", skip, d.op("Pad", x, widths), axis=1)
+
+    return _skipping(join, 1)
+
+
+def padded_to_multiple() -> Any:
+    """A map of an image that is padded to a multiple of 16, cut to the image's size."""
+    d = Drawing()
+    image = d.input("image", 1, 3, *SIZE)
+    rests = _extents(d, "Mod", image, "")
+    over = [d.op("Mod", d.op("Sub", d.ints(16), rest), d.ints(16)) for rest in rests]
+    x = d.op("Pad", image, d.op("Concat", d.ints(*[0] * 6), *over, axis=0))
+    x = d.conv_relu(d.conv_relu(x, 3, 8, stride=2), 8, 8)
+    x = d.op("ConvTranspose", x, d.scaled(8, 4, 2, 2), strides=[2, 2])
+    ends = d.op("Concat", *(d.extent(image, axis) for axis in (2, 3)), axis=0)
+    return d.finished({"map": d.op("Slice", x, d.ints(0, 0), ends, d.ints(2, 3))})
+
+
 def rounded() -> Any:
     """A map that is enlarged to the size of another, by the pixels that are nearest."""
     d = Drawing()
@@ -193,6 +266,13 @@ def test_maps_of_sizes_without_a_step(make: Callable[[], Any]) -> None:
     run()
     for corner in ((1, 3, 9, 9), (1, 3, 80, 80), (1, 3, 9, 80)):
         check(make, ranges, corner)
+
+
+@pytest.mark.parametrize("make", [cropped_skips, padded_to_skips, padded_to_multiple])
+def test_cuts_and_pads_that_do_nothing_at_some_sizes(make: Callable[[], Any]) -> None:
+    ranges = "image:1,3,44..100,44..100"
+    for size in product((44, 47, 48, 61, 64, 96, 100), (45, 62, 64, 99)):
+        check(make, ranges, (1, 3, *size))
 
 
 def test_a_nearest_pixel_that_rounding_may_miss_is_refused() -> None:

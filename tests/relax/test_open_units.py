@@ -106,9 +106,20 @@ def test_a_constant_that_depends_on_the_shape_is_kept_once_at_its_largest(tmp_pa
     assert any(is_open(e) for t in units.graph.tensors for e in t.shape)
 
 
-def test_a_constant_that_is_no_begin_of_a_larger_one_is_refused(tmp_path: Path) -> None:
+def test_a_constant_may_be_the_end_of_a_larger_one(tmp_path: Path) -> None:
     path = _saved(_positions(last_first=True), tmp_path)
-    with refused(OpenExtentError, "constant", "begin"):
+    units = load_open_model(path, parse_ranges(["x:1..4,1..16,8"])).opened.units
+    assert [tuple(map(int, c.ty.shape)) for c in units.constants[0]] == [(16, 8)]
+
+
+def test_a_constant_that_is_no_part_of_a_larger_one_is_refused(tmp_path: Path) -> None:
+    d = Drawing()
+    x = d.input("x", "batch", "length", 8)
+    places = d.op("Range", d.one(0), d.op("Squeeze", d.extent(x, 1), d.ints(0)), d.one(1))
+    shares = d.op("Div", *(d.op("Cast", n, to=FLOAT) for n in (places, d.extent(x, 1))))
+    y = d.op("Relu", d.op("Add", x, d.op("Unsqueeze", shares, d.ints(1))))
+    path = _saved(d.finished({"y": y}), tmp_path)
+    with refused(OpenExtentError, "constant", "begin", "middle"):
         load_open_model(path, parse_ranges(["x:1..4,1..16,8"]))
 
 

@@ -73,12 +73,10 @@ def reference_at(
     points: Sequence[Values],
     verify: Verify,
     progress: Progress,
-    *,
-    edges: bool = True,
 ) -> Reference:
     """Return the outputs of a model at some shapes; without a source if nothing is compared.
 
-    With ``edges`` also those of infinities, ties and last indices.
+    Behind them are those of infinities, ties and last indices.
     """
     samples = [Sample(inputs_at(built, point, seed)) for seed, point in enumerate(points)]
     if verify is Verify.off:
@@ -87,7 +85,7 @@ def reference_at(
 
     is_torch = read.source.form is Form.TORCH
     # Indices that count from the end are ONNX's alone.
-    samples += _edges(read, built, points) if edges and not is_torch else []
+    samples += [] if is_torch else _edges(read, built, points)
     progress("computing the reference", 0, 1)
     original = read.source.path if is_torch else read.proto
     expected = expected_outputs(
@@ -117,21 +115,14 @@ def verified(session: Any, reference: Reference, progress: Progress) -> float | 
 
 
 def exact_enough(
-    read: OpenModel,
-    opened: OpenSearch,
-    points: Sequence[Values],
-    verify: Verify,
-    progress: Progress,
+    opened: OpenSearch, built: BuiltModel, reference: Reference
 ) -> tuple[BuiltModel, str]:
-    """Build the program of the chosen forms, without those that round too much.
+    """Return the program of the chosen forms, without those that round too much.
 
-    Outputs are compared at some shapes. Return a sentence on forms that are left out, too.
+    Return a sentence on forms that are left out, too.
     """
-    built = opened.build()
-    if not opened.kernels:
-        return built, ""
-    reference = reference_at(read, built, points, verify, progress, edges=False)
-    if reference.source is not None and reference.tolerance.relative > ROUNDING:
+    is_rounding = reference.source is not None and reference.tolerance.relative > ROUNDING
+    if not opened.kernels or is_rounding:
         return built, ""
     programs = _Sequential(opened, built, reference)
     told = leave_out_inexact(programs, reference, largest=LARGEST)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from tvm_ios.api.range_outputs import (
 from tvm_ios.api.range_schedules import (
     RANGE_POLICIES,
     KeptSchedule,
+    cells_of,
     with_range_schedules,
 )
 from tvm_ios.clock import Clock
@@ -183,16 +184,19 @@ def optimize_range(
     typical = typical_shapes(symbols_in(tuple(read.shapes.values())))
     if clock.left > 0:
         opened.choose_forms(typical, progress)
-    built, left_out = exact_enough(read, opened, typical[:2], options.verify, progress)
+    built = opened.build()
+    symbols = built.program.symbols
+    # Schedules are kept at points of cells.
+    others = [cell.point for cell in cells_of(symbols)]
+    compared = compared_points(symbols, [*others, *(at for at, _ in read.opened.special)])
+    reference = reference_at(read, built, compared, options.verify, progress)
+    smaller = [s for at, s in zip(compared, reference.samples, strict=False) if at in typical[:2]]
+    built, left_out = exact_enough(opened, built, replace(reference, samples=smaller))
     clock.lap("build")
     if options.memory_budget is not None:
         built = _within_budget(built, opened, options.memory_budget)
     built, schedules = _scheduled(built, opened, options, clock, progress)
     clock.lap("schedule")
-    symbols = built.program.symbols
-    faster = [at for schedule in schedules for at, _ in schedule.points]
-    compared = compared_points(symbols, [*faster, *(at for at, _ in read.opened.special)])
-    reference = reference_at(read, built, compared, options.verify, progress)
     session = built.session()
     try:
         error = verified(session, reference, progress)

@@ -48,13 +48,19 @@ class SimplifiedModel:
 
 
 def simplified(
-    source: ModelSource, model: onnx.ModelProto, *, is_open: bool = False
+    source: ModelSource,
+    model: onnx.ModelProto,
+    *,
+    is_open: bool = False,
+    keep_shaped: bool = False,
 ) -> SimplifiedModel:
     """Simplify a model that was read, and split off a tail whose shapes depend on the data.
 
-    With ``is_open`` the model is read at other shapes, too, and compared. Raise InputShapeError if
-    shapes are missing, GraphError if it cannot be scheduled.
+    With ``is_open`` the model is read at other shapes, too, and compared; with ``keep_shaped``
+    what these shapes alone do not need stays, as of :func:`~tvm_ios.onnx.simplify.simplify`. Raise
+    InputShapeError if shapes are missing, GraphError if it cannot be scheduled.
     """
+    from tvm_ios.models.torch_conditions import require_conditions
     from tvm_ios.onnx.as_written import beginning_as_written, with_static_inputs
     from tvm_ios.onnx.known_shapes import known_shapes
     from tvm_ios.onnx.simplify import before_tail, simplify
@@ -62,9 +68,10 @@ def simplified(
 
     require_tensors(source.name, model)
     shapes = known_shapes(source.name, model, source.shapes)
+    require_conditions(model, shapes)
     cells = source.cells or source.dialect != "relax"
     try:
-        simple = simplify(model, shapes, cells=cells, is_open=is_open)
+        simple = simplify(model, shapes, cells=cells, is_open=is_open, keep_shaped=keep_shaped)
         require_supported(source.name, simple)
         return SimplifiedModel(simple, with_static_inputs(model, shapes))
     except GraphError:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.open_graph import OpenGraph, open_graph
@@ -16,6 +17,8 @@ from tvm_ios.shapes.default_ranges import default_ranges, range_text
 from tvm_ios.shapes.extent import OpenExtentError
 from tvm_ios.shapes.ranges import Ranges, open_shapes
 
+T = TypeVar("T")
+
 
 def open_operators(model: AnyModel, ranges: Ranges, progress: Progress = silent) -> OpenGraph:
     """Return the operators of a model for all shapes in the ranges of its inputs.
@@ -27,11 +30,30 @@ def open_operators(model: AnyModel, ranges: Ranges, progress: Progress = silent)
     require_onnx(source)
     proto = read_model(source)
 
-    def read(at: Mapping[str, tuple[int, ...]]) -> OpGraph:
-        simple = simplified(replace(source, shapes=at), proto, is_open=True)
-        return graph_from_onnx(simple.model, already_simplified=True)
+    shapes = open_shapes(ranges, declared_extents(proto))
 
-    return open_graph(read, open_shapes(ranges, declared_extents(proto)), progress)
+    def opened(keep_shaped: bool) -> OpenGraph:
+        def read(at: Mapping[str, tuple[int, ...]]) -> OpGraph:
+            at_point = replace(source, shapes=at)
+            simple = simplified(at_point, proto, is_open=True, keep_shaped=keep_shaped)
+            return graph_from_onnx(simple.model, already_simplified=True)
+
+        return open_graph(read, shapes, progress)
+
+    return keeping_shaped_if_needed(opened)
+
+
+def keeping_shaped_if_needed(opened: Callable[[bool], T]) -> T:
+    """Return a model for a range, with operators that a single shape does not need if it must.
+
+    ``opened`` reads it with or without them, as of :func:`tvm_ios.onnx.simplify.simplify`: without
+    them programs are faster, but some models are another graph at each shape. Raise OpenExtentError
+    as it does with them.
+    """
+    try:
+        return opened(False)
+    except OpenExtentError:
+        return opened(True)
 
 
 def require_onnx(source: ModelSource) -> None:

@@ -10,6 +10,7 @@ file.
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import math
@@ -30,16 +31,18 @@ _FILES = re.compile(r"torch\.ops\.aten\.from_file\b")
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PATH = re.compile(r"[\w.]*", re.ASCII)
 _SYMBOL = re.compile(r"[a-z]{1,3}[0-9]{1,6}")
-#: An expression is evaluated as Python, so it may say nothing but this. No powers: of large
-#: numbers they take for ever.
+#: An expression is evaluated as Python, so it may say nothing but this.
 _TOKENS = re.compile(r"[A-Za-z_]\w*|'[a-z]{1,3}[0-9]{1,6}'|[0-9]{1,12}|\*\*|[-+*/%(),= ]")
 _WORDS = {"Symbol", "Integer", "Rational", "Add", "Mul", "Max", "Min", "Mod", "PythonMod"} | {
+    "Pow",
     *("FloorDiv", "CleanDiv", "CeilDiv", "positive", "negative", "nonnegative"),
     *("integer", "real", "True", "False"),
     # Assertions of a program about extents that depend on the data.
     *("LessThan", "StrictLessThan", "GreaterThan", "StrictGreaterThan", "Equality", "Unequality"),
 }
 _CONTAINERS = ("builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict")
+#: Windows of padded images are said at length.
+_LONGEST = 10_000
 #: Arguments that stand for something other than numbers and tensors.
 _CALLABLE = ("as_custom_obj", "as_graph", "as_operator")
 
@@ -49,13 +52,13 @@ class TorchArchive:
     """A program of torch.export whose loading runs no code of the file's.
 
     ``content`` is an archive for ``torch.export.load``. ``outputs`` names the outputs by the keys
-    of the returned dictionaries, else by position. ``conditions`` says whether the program holds
-    only for some values of its dynamic dimensions.
+    of the returned dictionaries, else by position. ``conditions`` are those under
+    which the program holds, as torch writes them.
     """
 
     content: bytes
     outputs: tuple[str, ...]
-    conditions: bool
+    conditions: tuple[str, ...]
 
 
 def read_torch_archive(path: Path) -> TorchArchive:
@@ -109,7 +112,7 @@ class _Reader:
         if self._bytes("byteorder") != b"little":
             raise ModelError(f"{self.path} was saved on a big-endian machine; save it on another")
         model = self._json("models/model.json")
-        conditions = bool(model.get("guards_code"))
+        conditions = tuple(map(str, model.get("guards_code") or ()))
         outputs = self._clean(model)
         records = {
             "archive_format": b"pt2",
@@ -210,9 +213,10 @@ class _Reader:
         words = [token for token in tokens if token[0].isalpha() or token[0] == "_"]
         if (
             "".join(tokens) != text
-            or len(text) > 1000
+            or len(text) > _LONGEST
             or "**" in tokens
             or not all(word in _WORDS or _SYMBOL.fullmatch(word) for word in words)
+            or ("Pow" in words and not _has_small_powers(text))
         ):
             raise self._unsafe(f"{text[:60]!r} is no arithmetic on dimensions")
 
@@ -236,6 +240,17 @@ class _Reader:
             f"{self.path} is not loaded: {what}, and code in model files is never run; "
             "export a model of plain tensors"
         )
+
+
+def _has_small_powers(text: str) -> bool:
+    """Return whether an expression has small powers, none of powers: others take for ever."""
+    for node in ast.walk(ast.parse(text, mode="eval")):
+        if not isinstance(node, ast.Call) or ast.unparse(node.func) != "Pow":
+            continue
+        base, *powers = map(ast.unparse, node.args)
+        if "Pow" in base or powers not in (["Integer(2)"], ["Integer(3)"]):
+            return False
+    return True
 
 
 def _entries(data: Any) -> Iterator[tuple[str, Any]]:

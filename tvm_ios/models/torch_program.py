@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import logging
 import re
 import warnings
@@ -19,6 +20,7 @@ from typing import Any, cast
 
 from tvm_ios.errors import ModelError
 from tvm_ios.models.torch_archive import read_torch_archive
+from tvm_ios.models.torch_conditions import PROPERTY
 from tvm_ios.models.torch_doubles import exact_numbers
 from tvm_ios.models.torch_operators import decompose
 from tvm_ios.onnx.rewrites.random import RANDOM
@@ -35,18 +37,16 @@ def onnx_from_torch(path: Path, shapes: Shapes) -> Any:
     """
     archive = read_torch_archive(path)
     program = load_program(path, archive.content)
-    if archive.conditions and program.range_constraints:
-        raise ModelError(
-            f"{path} was exported with conditions on its dynamic dimensions: "
-            "export it with fixed shapes"
-        )
     _require_in_range(program, shapes)
     results = _results(path, program, archive.outputs)
     exported = _export(path, program)
     _register_constants(exported.model.graph)
     _require_the_same_every_run(path, exported)
     _name_values(exported, results)
-    return exported.model_proto
+    proto = exported.model_proto
+    if archive.conditions and program.range_constraints:
+        proto.metadata_props.add(key=PROPERTY, value=json.dumps(archive.conditions))
+    return proto
 
 
 def exported_ranges(path: Path) -> dict[str, tuple[int | Range, ...]]:

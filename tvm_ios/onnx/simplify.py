@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import onnx_ir as ir
@@ -48,7 +49,7 @@ from tvm_ios.onnx.rewrites.one_row import one_row_images
 from tvm_ios.onnx.rewrites.other_domains.packed import stays_packed
 from tvm_ios.onnx.rewrites.other_domains.registry import with_wanted_opset, write_other_domains_out
 from tvm_ios.onnx.rewrites.pads import explicit_pads, gather_what_pads_copy, join_what_pads_copy
-from tvm_ios.onnx.rewrites.pass_through import remove_if_nothing
+from tvm_ios.onnx.rewrites.pass_through import remove_if_always_nothing, remove_if_nothing
 from tvm_ios.onnx.rewrites.plainly.registry import write_plainly
 from tvm_ios.onnx.rewrites.quantised.operators import PRODUCTS, write_quantised
 from tvm_ios.onnx.rewrites.random import RANDOM, leave_out_random
@@ -89,20 +90,22 @@ def simplify(
     *,
     cells: bool = False,
     is_open: bool = False,
+    keep_shaped: bool = False,
 ) -> Any:
     """Return the model simplified by all :func:`steps`, which computes the same.
 
     The ``onnx.ModelProto`` is not changed. ``shapes`` gives the shapes of inputs with dynamic
     dimensions. With ``cells`` every recurrent layer becomes a cell for each step; else those that
     can be are one operator of all steps, which the model defines by ONNX's. With ``is_open`` other
-    shapes follow, and pads that copy have no constants of each shape. In the result all
-    weights are initializers and no initializer is an input; equal operators stay separate. Raise
-    InputShapeError if a shape is missing or does not fit; GraphError if a ``Resize`` would be read
-    wrongly, a recurrent layer cannot be unrolled, or the model is damaged.
+    shapes follow, and pads that copy have no constants of each shape; with ``keep_shaped`` what
+    these shapes alone do not need stays: slices and pads that do nothing, and resizes of constants.
+    In the result all weights are initializers and no initializer is an input; equal operators stay
+    separate. Raise InputShapeError if a shape is missing or does not fit; GraphError if a
+    ``Resize`` would be read wrongly, a recurrent layer cannot be unrolled, or the model is damaged.
     """
     with _own_errors():
-        work = _folded(model, shapes or {}, cells=cells)
-        for step in steps(cells=cells, is_open=is_open):
+        work = _folded(model, shapes or {}, cells=cells, keep_shaped=keep_shaped)
+        for step in steps(cells=cells, is_open=is_open, keep_shaped=keep_shaped):
             step(work)
         if shapes:
             _infer_outputs_anew(work)
@@ -143,8 +146,11 @@ def _own_errors() -> Generator[None, None, None]:
         raise GraphError(f"the ONNX model cannot be simplified: {text}") from error
 
 
-def _folded(model: Any, shapes: Mapping[str, Sequence[int]], *, cells: bool) -> Any:
+def _folded(
+    model: Any, shapes: Mapping[str, Sequence[int]], *, cells: bool, keep_shaped: bool = False
+) -> Any:
     """Return a folded ``onnx_ir`` model of static inputs, without functions and control flow."""
+    fold = partial(_fold_constants, resizes=not keep_shaped)
     # Newer opsets' resizes and slices, and operators that ONNX defines by others written out.
     model = write_group_norms_out(with_wanted_opset(modernise(normalised(model))))
     work: Any = ir.serde.deserialize_model(write_functions_out(model))
@@ -156,15 +162,15 @@ def _folded(model: Any, shapes: Mapping[str, Sequence[int]], *, cells: bool) -> 
     free_weights_from_inputs(work.graph)
     fix_inputs(work.graph, shapes)
     work = passes.InlinePass()(work).model
-    write_other_domains_out(work, _fold_constants, cells=cells)
+    write_other_domains_out(work, fold, cells=cells)
     with_functions(work)
     # Before shapes are folded: those after such a pool would be wrong.
     leave_out_windows_of_padding(work)
-    if _unroll(work):
+    if _unroll(work, fold):
         # Operators that ONNX defines by others were in the bodies, too.
         work = ir.serde.deserialize_model(write_functions_out(ir.serde.serialize_model(work)))
     lift_constants = passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)
-    for step in (lift_constants, _fold_constants, _fold_empty, lift_constants, _name_all):
+    for step in (lift_constants, fold, partial(_fold_empty, fold=fold), lift_constants, _name_all):
         step(work)
     # Quantised values as floats; what held them in eight bits may be needed no more.
     _each(gather_what_is_kept, leave_out_random, write_quantised)(work)
@@ -175,7 +181,7 @@ def _folded(model: Any, shapes: Mapping[str, Sequence[int]], *, cells: bool) -> 
     return work
 
 
-def _unroll(model: Any) -> bool:
+def _unroll(model: Any, fold: ModelStep) -> bool:
     """Replace control flow and sequences of known content; return whether there were any.
 
     It iterates, for inner constructs may become known when outer ones are written out and folded.
@@ -192,7 +198,7 @@ def _unroll(model: Any) -> bool:
         before = [node.name for node in model.graph]
         for step in (
             *(passes.RemoveUnusedNodesPass(), _name_all, lift_constants),
-            *(leave_out_windows_of_padding, _fold_constants),
+            *(leave_out_windows_of_padding, fold),
         ):
             step(model)
         if not written and [node.name for node in model.graph] == before:
@@ -200,7 +206,9 @@ def _unroll(model: Any) -> bool:
     return unrolled
 
 
-def steps(*, cells: bool = False, is_open: bool = False) -> tuple[ModelStep, ...]:
+def steps(
+    *, cells: bool = False, is_open: bool = False, keep_shaped: bool = False
+) -> tuple[ModelStep, ...]:
     """Return the steps that simplify a model whose constants are folded, in order."""
     return (
         # One operator one meaning: what TVM misreads, recurrent layers, sums of products.
@@ -210,10 +218,9 @@ def steps(*, cells: bool = False, is_open: bool = False) -> tuple[ModelStep, ...
         infer_shapes,
         # Paddings: as numbers, and inside the convolutions that they stand before.
         _each(explicit_pads),
-        _fuse_pads,
-        _name_all,
+        *(() if keep_shaped else (_fuse_pads, _name_all)),
         # Operators that pass their input on.
-        _each(remove_if_nothing),
+        _each(remove_if_always_nothing if keep_shaped else remove_if_nothing),
         # 1-D convolutions and pools as those of images of one row.
         one_row_images,
         # Other spellings of operators that have kernels.
@@ -269,7 +276,10 @@ def _opset(model: Any) -> int:
     return model.opset_imports.get("", 0)
 
 
-def _fold_constants(model: Any) -> None:
+def _fold_constants(model: Any, *, resizes: bool = True) -> None:
+    def is_worth_folding(node: Any) -> bool | None:
+        return _is_worth_folding(node) if resizes or node.op_type != "Resize" else False
+
     unfolded = True
     while unfolded:
         _optimizer.fold_constants(
@@ -277,17 +287,17 @@ def _fold_constants(model: Any) -> None:
             onnx_shape_inference=True,
             input_size_limit=_NO_LIMIT,
             output_size_limit=_NO_LIMIT,
-            should_fold=_is_worth_folding,
+            should_fold=is_worth_folding,
         )
         # Readers of the folded parts may be foldable, too.
         unfolded = split_constants(model.graph, _opset(model))
 
 
-def _fold_empty(model: Any) -> None:
+def _fold_empty(model: Any, fold: ModelStep) -> None:
     """Replace tensors without elements and fold constants, until nothing changes."""
     while make_empty_constant(model.graph):
         _each(drop_empty)(model)
-        _fold_constants(model)
+        fold(model)
     _each(drop_empty)(model)
 
 

@@ -242,6 +242,11 @@ def evaluate(extent: int, values: Mapping[str, int]) -> int:
     return int(_value(extent.terms, values))
 
 
+def evaluate_arrays(extent: int, values: Mapping[str, Array]) -> int | Array:
+    """Return an extent for arrays of values of the symbols, by name."""
+    return _value(extent.terms, values) if isinstance(extent, Extent) else extent
+
+
 def hint_of(extent: int) -> int:
     """Return an extent at the hints of its symbols."""
     return evaluate(extent, {symbol.name: symbol.hint for symbol in symbols_of(extent)})

@@ -13,6 +13,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, combinations_with_replacement, product
 from math import gcd, prod
+from typing import Any
+
+import numpy as np
 
 from tvm_ios.shapes.extent import (
     OpenExtentError,
@@ -29,14 +32,19 @@ Values = Mapping[str, int]
 
 #: The divisors of strides and pools after one another.
 _DIVISORS = (2, 3, 4, 5, 8, 16, 32)
+#: The numbers to whose multiples images are padded or cropped.
+_MULTIPLES = (2, 3, 4, 5, 6, 7, 8, 12, 14, 16, 32, 64)
+#: The side, divisor and summand of :func:`_rest`.
+_How = tuple[int, int, int]
+_RESTS: list[_How] = [(side, d, n) for d in _MULTIPLES for n in range(d) for side in range(4)]
 #: The divisors of windows of samples.
 _HOPS = (10, 20, 40, 64, 80, 100, 128, 160, 256, 320, 512)
 #: Expressions by their direction, see :func:`_direction`.
 Table = dict[tuple[int, ...], list[int]]
 #: The number of kinds of expressions of symbols, see :func:`_candidates`.
 _KINDS = 5
-#: The kinds that have no quotients.
-_WHOLE = range(3)
+#: The kinds that have no quotients, and the one that has one.
+_WHOLE, _QUOTIENTS = range(3), 3
 
 
 def values_text(values: Values) -> str:
@@ -87,8 +95,11 @@ class Fitting:
             return numbers[0]
         found: list[int] = []
         for kind in range(_KINDS + 1):
-            candidates = self._of_kind(kind) if kind < _KINDS else self._of_fitted()
-            for candidate in candidates.get(direction, ()):
+            if kind < _KINDS:
+                candidates = self._of_kind(kind).get(direction, [])
+            else:
+                candidates = self._of_fitted(direction)
+            for candidate in candidates:
                 at = [evaluate(candidate, point) for point in self._points]
                 first, second = next(
                     (i, j) for i, a in enumerate(at) for j, b in enumerate(at) if a != b
@@ -112,16 +123,38 @@ class Fitting:
         """Return the expressions of a kind by direction, each without factor and summand."""
         if kind not in self._tables:
             extents = self._whole if kind in _WHOLE else self._open
-            self._tables[kind] = self._table(_candidates(extents, kind))
+            candidates = _candidates(extents, kind)
+            if kind == _QUOTIENTS:
+                # Of few shapes, both may be 0 and 1.
+                rests = (_rest(extent, *how) for extent in extents for how in self._rests(extent))
+                candidates = chain(candidates, rests)
+            self._tables[kind] = self._table(candidates)
         return self._tables[kind]
 
-    def _of_fitted(self) -> Table:
-        """Return quotients and products of the expressions of one symbol that are fitted."""
+    def _rests(self, extent: int) -> Iterator[_How]:
+        """Yield the rests of an extent that are not it less a number at all points."""
+        at = np.array([evaluate(extent, point) for point in self._points])
+        for how in _RESTS:
+            _, divisor, added = how
+            if len({*((at + added) // divisor).tolist()}) > 1:
+                yield how
+
+    def _of_fitted(self, direction: tuple[int, ...]) -> list[int]:
+        """Return quotients, products and rests of the expressions of one symbol that are fitted.
+
+        These are the ones in a direction.
+        """
         fitted = (e for e in self._fitted.values() if e is not None and is_open(e))
         known = [e for e in fitted if len(symbols_of(e)) == 1]
         parts = chain.from_iterable(map(_parts, known))
         products = (one * other for one, other in product(self._open, known))
-        return self._table(chain(parts, products))
+        found = self._table(chain(parts, products)).get(direction, [])
+        for extent in known:
+            at = np.array([evaluate(extent, point) for point in self._points])
+            for how in self._rests(extent):
+                if _direction(_rest(at, *how).tolist()) == direction:
+                    found.append(_rest(extent, *how))
+        return list({str(candidate): candidate for candidate in found}.values())
 
     def _table(self, candidates: Iterable[int]) -> Table:
         table: Table = defaultdict(list)
@@ -158,6 +191,16 @@ def _parts(extent: int, divisors: Sequence[int] = _DIVISORS) -> Iterator[int]:
     for divisor in divisors:
         for added in range(divisor):
             yield (extent + added) // divisor
+
+
+def _rest(extent: Any, side: int, divisor: int, added: int) -> Any:
+    """Return what a pad to a multiple adds to an extent or a crop takes off it.
+
+    It is of all, of the begin or of the end, or what is left before the end. The extent may be an
+    array of numbers.
+    """
+    rest = extent - (extent + added) // divisor * divisor
+    return (rest, rest // 2, (rest + 1) // 2, extent - (rest + 1) // 2)[side]
 
 
 def _direction(numbers: Sequence[int]) -> tuple[int, ...] | None:

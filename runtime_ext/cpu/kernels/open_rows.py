@@ -9,7 +9,7 @@ from typing import Any
 from tvm import tirx
 
 from runtime_ext.cpu.kernels.blocking import open_sizes
-from runtime_ext.cpu.kernels.rows import TileRun, column
+from runtime_ext.cpu.kernels.rows import TileRun, column, kernel_columns
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.kernels.code import Index, equal, is_number
 from runtime_ext.kernels.expression import loads
@@ -71,7 +71,7 @@ class OpenRow:
         self._over = code.extent(over)
         #: Pixels at either end that read padding.
         self._left, self._right = (max(0, ceil_div(n, stride)) for n in (window.pads[1], most))
-        self._input, self._output = map(code.extent, (window.input[1], window.output[1]))
+        self._output = code.extent(window.output[1])
         self._narrowest = bounds(window.output[1])[0]
 
     def write(self, writer: RowWriter, first: Index = 0, last: Index | None = None) -> None:
@@ -158,14 +158,8 @@ class OpenRow:
 
     def _single(self, writer: RowWriter, first: Index, last: Index) -> None:
         """Write each pixel alone, by the kernel columns that exist."""
-        code, window = self._code, self._window
-        kernel, stride, dilation = window.kernel[1], window.strides[1], window.dilations[1]
-        with code.loop("x", first, last) as x:
-            before = window.pads[1] - x * stride + (dilation - 1)
-            begin = code.bind("kx_begin", tirx.floordiv(tirx.max(before, 0), dilation))
-            reach = tirx.max(before + self._input, 0)
-            end = code.bind("kx_end", tirx.min(kernel, tirx.floordiv(reach, dilation)))
-            writer.pixel(x, begin, end)
+        with self._code.loop("x", first, last) as x:
+            writer.pixel(x, *kernel_columns(self._code, self._window, x))
 
 
 def _all(conditions: Sequence[Any]) -> Any:

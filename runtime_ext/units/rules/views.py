@@ -78,7 +78,8 @@ def _narrow_padded(
     pads[axis - 2] = pads[axis] = 0
     if step > 1 and (first < 0 or last >= size):
         return None
-    low, high = max(first, 0), min(last, size - 1)
+    # In this order no padding at some shapes decides nothing.
+    low, high = max(first, 0), min(size - 1, last)
     if low > high:
         return None
     pads[axis - 2], pads[axis] = low - first, last - high

@@ -8,6 +8,26 @@ import numpy as np
 
 from tvm_ios.onnx.edit import bypass, constant, is_of_onnx
 
+#: An end of a slice from here on is behind every tensor.
+_EVERYTHING = np.iinfo(np.int32).max
+#: The attributes of a slice before opset 10.
+_BOUNDS = ("starts", "ends")
+
+
+def remove_if_always_nothing(graph: Any, node: Any, opset: int) -> None:
+    """Remove an operator that returns its input unchanged, whatever the shape of the input.
+
+    A Slice to a number and a Pad do nothing at some shapes and something at others.
+    """
+    if is_of_onnx(node) and node.op_type == "Slice":
+        get = node.attributes.get_ints
+        starts, ends = map(constant, node.inputs[1:3]) if opset >= 10 else map(get, _BOUNDS)
+        if starts is None or ends is None or np.any(starts) or np.less(ends, _EVERYTHING).any():
+            return
+    elif is_of_onnx(node) and node.op_type == "Pad":
+        return
+    remove_if_nothing(graph, node, opset)
+
 
 def remove_if_nothing(graph: Any, node: Any, opset: int) -> None:
     """Remove an operator that returns its input unchanged."""
