@@ -19,7 +19,7 @@ from tests.dynamic_models.drawing import Drawing
 from tests.dynamic_models.dynamic import bert
 from tests.fast_run import examples
 from tests.refusals import refused
-from tvm_ios.api import Options, optimize_range
+from tvm_ios.api import Options, optimize_range, ranges
 from tvm_ios.api.ranges import RangeResult
 from tvm_ios.contest.outputs import VerificationError, Verify, output_errors
 from tvm_ios.shapes.extent import OpenExtentError
@@ -157,6 +157,25 @@ def test_a_model_that_is_no_one_graph_in_the_range_is_refused(tmp_path: Path) ->
     onnx.save(bert(), path)
     with refused(OpenExtentError, "sequence"):
         optimize_range(str(path), parse_ranges(["input_ids:1..8,1..64"]), None, _options(1))
+
+
+def test_an_interrupted_search_leaves_the_sequential_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ranges, "_scheduled", interrupted)
+    path = tmp_path / "bert.onnx"
+    onnx.save(bert(), path)
+    with pytest.raises(KeyboardInterrupt):
+        optimize_range(str(path), RANGES, tmp_path / "out", _options(2))
+    saved = load(tmp_path / "out")
+    assert saved.notes["schedules"] == []
+    session, inputs = saved.session(), _words(3, 7)
+    session.run(**inputs)
+    expected = onnxruntime.InferenceSession(path).run(None, inputs)
+    assert output_errors([session.get_output(n) for n in range(2)], expected)[1] < 1e-5
 
 
 @pytest.fixture

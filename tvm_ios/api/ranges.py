@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tvm_ios import interrupts
 from tvm_ios.api.destination import Destination, KeptProgram, destination_of
 from tvm_ios.api.options import Options
 from tvm_ios.api.outcomes import leaving_out_little
@@ -195,19 +197,21 @@ def optimize_range(
     clock.lap("build")
     if options.memory_budget is not None:
         built = _within_budget(built, opened, options.memory_budget)
-    built, schedules = _scheduled(built, opened, options, clock, progress)
-    clock.lap("schedule")
-    session = built.session()
-    try:
-        error = verified(session, reference, progress)
-        clock.lap("verify")
-        points = _timed(built, session, symbols, progress)
-        clock.lap("time")
-    finally:
-        session.close()
     ranges_of = {s.name: str(Range(s.least, s.most)) for s in symbols}
-    executable = None
-    if output is not None:
+
+    def checked(built: BuiltModel) -> tuple[float | None, tuple[TimedPoint, ...]]:
+        with closing(built.session()) as session:
+            error = verified(session, reference, progress)
+            clock.lap("verify")
+            points = _timed(built, session, symbols, progress)
+            clock.lap("time")
+        return error, points
+
+    def saved(
+        built: BuiltModel, points: Sequence[TimedPoint], schedules: Sequence[KeptSchedule]
+    ) -> Path | None:
+        if output is None:
+            return None
         notes = {
             "model": read.source.name,
             "kept": "sequential",
@@ -217,10 +221,23 @@ def optimize_range(
             "schedules": [schedule.to_json() for schedule in schedules],
         }
         middle = points[1].latency
-        executable = destination_of(output).save(
-            KeptProgram(built, units.graph, None, "sequential", middle, notes)
-        )
-    clock.lap("save")
+        program = KeptProgram(built, units.graph, None, "sequential", middle, notes)
+        path = destination_of(output).save(program)
+        clock.lap("save")
+        return path
+
+    error, points = checked(built)
+    executable = None
+    if isinstance(output, Path):
+        # It is there if the search is interrupted.
+        executable = saved(built, points, ())
+        interrupts.note(f"{output} has the program of one unit after another")
+    built, schedules = _scheduled(built, opened, options, clock, progress)
+    clock.lap("schedule")
+    if schedules:
+        error, points = checked(built)
+    if schedules or executable is None:
+        executable = saved(built, points, schedules)
     return RangeResult(
         model=read.source.name,
         target=str(backend.compiler.target.attrs["mcpu"]),
