@@ -35,8 +35,8 @@ def sources_of(
     if FORM not in units.kernels.values():
         encodings -= {FORM}
     if any(is_open(extent) for tensor in graph.tensors for extent in tensor.shape):
-        # No kernel of open extents decodes what it reads.
-        encodings = frozenset()
+        # Products of bfloat16 are of exact shapes alone.
+        encodings -= {FORM}
     memory = arrange(graph, units.functions, encodings, compiler.line)
 
     def source(members: tuple[int, ...]) -> UnitSource:
