@@ -39,6 +39,31 @@ def _encoder(folder: Path) -> Path:
     return folder / "quantised.onnx"
 
 
+def _static_encoder(folder: Path) -> Path:
+    """Draw an encoder whose products of data with data are quantised, too."""
+    from onnxruntime.quantization import CalibrationDataReader, quantize_static
+
+    onnx.save(bert(), folder / "float.onnx")
+    generator = np.random.default_rng(0)
+
+    class Samples(CalibrationDataReader):
+        """Four texts to find the ranges of all tensors."""
+
+        left = 4
+
+        def get_next(self) -> Any:
+            self.left -= 1
+            words = generator.integers(0, 50, (2, 9))
+            return (
+                {"input_ids": words, "attention_mask": np.ones((2, 9), np.int64)}
+                if self.left
+                else None
+            )
+
+    quantize_static(folder / "float.onnx", folder / "quantised.onnx", Samples())
+    return folder / "quantised.onnx"
+
+
 def _opened(name: str, axes: dict[int, str], folder: Path) -> Path:
     """Draw a quantised model, and open axes of its input."""
     path = models()[name](folder)
@@ -52,7 +77,8 @@ def _opened(name: str, axes: dict[int, str], folder: Path) -> Path:
 
 
 NETWORKS = {
-    "encoder": ("input_ids:1..8,1..32", {}),
+    "dynamic, encoder": ("input_ids:1..8,1..32", {}),
+    "static, encoder": ("input_ids:1..8,1..32", {}),
     "dynamic, MatMulInteger": ("x:1..4,1..40,32", {0: "batch", 1: "length"}),
     "static, Q/DQ, per channel": _IMAGES,
     "static, QOperator": _IMAGES,
@@ -75,12 +101,17 @@ def _multiply(monkeypatch: pytest.MonkeyPatch, *, integers: bool) -> None:
     monkeypatch.setattr(OpenSearch, "choose_forms", chosen)
 
 
-@pytest.mark.parametrize("name", only(["encoder", "static, Q/DQ, per channel"], NETWORKS))
+@pytest.mark.parametrize(
+    "name", only(["dynamic, encoder", "static, encoder", "static, Q/DQ, per channel"], NETWORKS)
+)
 def test_every_shape_has_the_bits_of_the_products_in_floats(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given_ranges, axes = NETWORKS[name]
-    path = _opened(name, axes, tmp_path) if axes else _encoder(tmp_path)
+    if axes:
+        path = _opened(name, axes, tmp_path)
+    else:
+        path = _static_encoder(tmp_path) if name.startswith("static") else _encoder(tmp_path)
     ranges = parse_ranges([given_ranges])
     options = Options(search=SearchOptions(lanes=2, cache=tmp_path), policies=())
     _multiply(monkeypatch, integers=True)
