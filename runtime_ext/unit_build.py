@@ -19,7 +19,7 @@ from tvm_ios.program.bfloat16 import FORM
 from tvm_ios.program.lower import recorded_latency
 from tvm_ios.progress import Steps
 from tvm_ios.schedule.schedule import UNROLLED_FROM
-from tvm_ios.shapes.extent import is_open, unequal_if_undecided
+from tvm_ios.shapes.extent import unequal_if_undecided
 
 if TYPE_CHECKING:
     from runtime_ext.units.unit import UnitSource
@@ -33,9 +33,6 @@ def sources_of(
     """Return the tensors that are parts of others, and the compiler's sources of units."""
     graph, encodings = units.graph, compiler.encodings
     if FORM not in units.kernels.values():
-        encodings -= {FORM}
-    if any(is_open(extent) for tensor in graph.tensors for extent in tensor.shape):
-        # Products of bfloat16 are of exact shapes alone.
         encodings -= {FORM}
     memory = arrange(graph, units.functions, encodings, compiler.line)
 
