@@ -19,7 +19,7 @@ from tvm_ios.program.bfloat16 import FORM
 from tvm_ios.program.lower import recorded_latency
 from tvm_ios.progress import Steps
 from tvm_ios.schedule.schedule import UNROLLED_FROM
-from tvm_ios.shapes.extent import is_open, unequal_if_undecided
+from tvm_ios.shapes.extent import unequal_if_undecided
 
 if TYPE_CHECKING:
     from runtime_ext.units.unit import UnitSource
@@ -34,9 +34,6 @@ def sources_of(
     graph, encodings = units.graph, compiler.encodings
     if FORM not in units.kernels.values():
         encodings -= {FORM}
-    if any(is_open(extent) for tensor in graph.tensors for extent in tensor.shape):
-        # No kernel of open extents decodes what it reads.
-        encodings = frozenset()
     memory = arrange(graph, units.functions, encodings, compiler.line)
 
     def source(members: tuple[int, ...]) -> UnitSource:

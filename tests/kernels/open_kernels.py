@@ -15,6 +15,7 @@ import tvm
 
 from runtime_ext.cpu.kernel_build import build_kernel
 from runtime_ext.cpu.linker import link
+from runtime_ext.isa.isa import Isa
 from runtime_ext.isa.levels import isa_of
 from runtime_ext.kernels.spec import extents
 from tests.fast_run import is_fast
@@ -48,17 +49,17 @@ def cases_on_targets(**axes: Iterable[Any]) -> pytest.MarkDecorator:
 
 
 rng = np.random.default_rng(0)
-#: What is behind a tensor's slack, and may not change.
-_GUARD = np.float32(-123.25)
+#: What is behind a tensor, where kernels may read, and what is behind that; neither may change.
+_BEHIND, _BEHIND_INTEGERS = (np.nan, -123.25), (85, 85)
 
 
 class OpenKernel:
     """A kernel compiled once, to be run at any values of its symbols."""
 
-    def __init__(self, spec: Any, target: Mapping[str, Any]) -> None:
+    def __init__(self, spec: Any, target: Mapping[str, Any], isa: Isa | None = None) -> None:
         self.spec = spec
         made = tvm.target.Target(in_brief(target))
-        artefact, self.module = build_kernel(spec, "test", made, isa_of(made))
+        artefact, self.module = build_kernel(spec, "test", made, isa or isa_of(made))
         (self.phase,) = artefact.phases
         # What is not optimised takes long to compile in memory.
         with TemporaryDirectory() as folder:
@@ -83,13 +84,7 @@ class OpenKernel:
         memory: list[Any] = []
         for array, shape in zip(arrays, shapes, strict=True):
             assert array.shape == shape, (array.shape, shape)
-            if array.dtype != np.float32:
-                memory.append(tvm.runtime.tensor(array))
-                continue
-            whole = np.empty(array.size + 2 * LINE, np.float32)
-            whole[: array.size] = array.reshape(-1)
-            whole[array.size : -LINE], whole[-LINE:] = np.nan, _GUARD
-            memory.append(tvm.runtime.tensor(whole))
+            memory.append(tvm.runtime.tensor(np.append(array, _behind(array.dtype))))
         scalars = [values[name] for name in self.phase.scalars]
         cuts = [0, *sorted(borders), self.tiles(values)]
         for begin, end in reversed(list(pairwise(cuts))):
@@ -97,15 +92,16 @@ class OpenKernel:
             self._function(*arguments, *scalars, begin, end)
         results: list[Array] = []
         for tensor, shape in zip(memory, shapes, strict=True):
-            whole = tensor.numpy()
-            if whole.dtype != np.float32:
-                results.append(whole)
-                continue
-            size = int(np.prod(shape))
-            assert np.isnan(whole[size:-LINE]).all(), "written into the slack"
-            assert (whole[-LINE:] == _GUARD).all(), "written behind the slack"
+            whole, size = tensor.numpy(), int(np.prod(shape))
+            behind = _behind(whole.dtype)
+            assert np.array_equal(whole[size:], behind, equal_nan=True), "written behind a tensor"
             results.append(whole[:size].reshape(shape))
         return results
+
+
+def _behind(dtype: np.dtype[Any]) -> Array:
+    numbers = _BEHIND if dtype == np.float32 else _BEHIND_INTEGERS
+    return np.repeat(np.array(numbers, dtype), LINE * 4 // dtype.itemsize)
 
 
 @cache

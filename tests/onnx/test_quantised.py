@@ -187,6 +187,41 @@ def test_dynamic_quantisation(numbers: str) -> None:
         assert np.array_equal(result, expected)
 
 
+@pytest.mark.parametrize("terms", [7, 300, 1000])
+def test_zero_points_that_are_computed_are_taken_off_the_sums(terms: int) -> None:
+    """So products read bytes; more terms than float32 adds up exactly are in parts."""
+    weight = integers(terms, 6, dtype=np.int8)
+    weight[:, 0] = 127
+    of_all = ("float[5, k] x", "q, s, z = DynamicQuantizeLinear (x)", ", uint8[5, k] q, uint8 z")
+    of_rows = ("uint8[5, k] q, uint8[5] z", "", "")
+    for given, made, read in (of_all, of_rows):
+        model = onnx.parser.parse_model(f"""
+            <ir_version: 8, opset_import: ["" : 17]>
+            drawn ({given}) => (int32[5, 6] y{read})
+            {{
+                {made}
+                y = MatMulInteger (q, w, z)
+            }}
+        """)
+        model.graph.initializer.append(numpy_helper.from_array(weight, "w"))
+        for port in (*model.graph.input, *model.graph.output):
+            for dim in port.type.tensor_type.shape.dim:
+                dim.dim_value = terms if dim.dim_param else dim.dim_value
+        x = RNG.standard_normal((5, terms)).astype(np.float32) + 1
+        x[0] = x.max()
+        feeds = {"x": x} if made else {"q": integers(5, terms), "z": integers(5) | 1}
+        y, *others = outputs(model, feeds)
+        q, z = others or feeds.values()
+        left = q.astype(np.int32) - z.astype(np.int32).reshape(-1, 1)
+        assert z.any()
+        assert np.array_equal(y, left @ weight.astype(np.int32))
+        simple = simplify(model)
+        makers = {name: node.op_type for node in simple.graph.node for name in node.output}
+        data = [makers[node.input[0]] for node in simple.graph.node if node.op_type == "MatMul"]
+        assert len(data) == (2 if terms > 300 else 1)
+        assert set(data) <= {"Cast", "Clip", "Split"}
+
+
 def quantised(*shape: int) -> list[Any]:
     return [integers(*shape), np.float32(RNG.uniform(0.02, 0.05)), np.uint8(RNG.integers(100, 150))]
 

@@ -30,6 +30,7 @@ from tvm_ios.clock import Clock
 from tvm_ios.errors import MemoryBudgetError, UserError
 from tvm_ios.files.byte_sizes import size_text
 from tvm_ios.progress import Progress, silent
+from tvm_ios.schedule.first_difference import kinds
 from tvm_ios.schedule.named_kernels import units_by_kernel
 from tvm_ios.shapes.extent import Symbol, symbols_in
 from tvm_ios.shapes.fitting import Values, values_text
@@ -176,7 +177,7 @@ def optimize_range(
     clock.lap("read")
     units = read.opened.units
     backend = target_backend(
-        search.target_for(op.kind for op in units.graph.operators),
+        search.target_for(kinds(units.schedule.get("graph", {}))),
         search.lanes,
         search.cache / "kernels",
         database=None,

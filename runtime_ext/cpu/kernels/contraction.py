@@ -68,8 +68,7 @@ def contraction(spec: Contraction, isa: Isa) -> tuple[Any, int]:
     """Return the PrimFunc of a contraction and its number of tiles."""
     plan = plan_tiles(spec, isa)
     code = TileCode(spec.buffers, isa)
-    with code.tiles(plan.tiles) as tile:
-        ContractionWriter(spec, plan, isa, code).tile(tile)
+    ContractionWriter(spec, plan, isa, code).all_tiles()
     return code.kernel()
 
 
@@ -144,7 +143,7 @@ class ContractionWriter:
     ) -> None:
         self.spec, self.plan, self.isa, self.code = spec, plan, isa, code
         self._shift = stored_shift
-        self.buffers = code.buffers
+        self.buffers, self.tiles = code.buffers, plan.tiles
         self._tiles_of_row = -(-spec.window.output[1] // spec.blocking.pixels)
         words = self._words() * prod(spec.window.kernel) * self._width()
         self.passes = Passes(self.buffers[spec.weight], words, self._number_of_passes())
@@ -165,6 +164,11 @@ class ContractionWriter:
     def _width(self) -> int:
         """Return the output channels of a block."""
         return self.spec.blocking.vectors * self.isa.lanes
+
+    def all_tiles(self) -> None:
+        """Write the loop over the tiles of the kernel's range."""
+        with self.code.tiles(self.tiles) as tile:
+            self.tile(tile)
 
     def tile(self, tile: Any) -> None:
         """Write one block of channels for a row of pixels, or for a strip of it."""
@@ -217,17 +221,26 @@ class ContractionWriter:
             with self.code.loop("ky", begin, end) as ky:
                 self._kernel_row(place, x0, run, ky, accumulators)
 
-        self._store(place, x0, run, self.accumulated(place.block, run, accumulate))
+        self._store(place, x0, run, self.accumulated(place.block, run.pixels, accumulate))
 
     def accumulated(
-        self, _block: Index, run: TileRun, accumulate: Callable[[list[Any]], None]
+        self, block: Index, pixels: int, accumulate: Callable[[list[Any]], None]
     ) -> list[Any]:
-        """Return the sums of a register tile in float32; ``accumulate`` adds to zeroed buffers."""
+        """Return the sums of a register tile in float32; ``accumulate`` adds to the first ones."""
+        sums = self.first_sums(block, pixels)
+        accumulate(sums)
+        return self.in_floats(sums)
+
+    def first_sums(self, _block: Index, pixels: int) -> list[Any]:
+        """Return the buffers of a register tile's sums, with what these begin with: zeros."""
         code, lanes = self.code, self.isa.lanes
-        sums = code.accumulators(run.pixels * self.spec.blocking.vectors, lanes)
+        sums = code.accumulators(pixels * self.spec.blocking.vectors, lanes)
         for total in sums:
             code.store(total, 0, constant(0.0, lanes), lanes)
-        accumulate(sums)
+        return sums
+
+    def in_floats(self, sums: list[Any]) -> list[Any]:
+        """Return the buffers of sums in float32, which they have here."""
         return sums
 
     def _kernel_row(

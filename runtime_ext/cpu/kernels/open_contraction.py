@@ -17,9 +17,8 @@ from runtime_ext.cpu.kernels.contraction import (
     TilePlan,
     channel_blocks,
 )
-from runtime_ext.cpu.kernels.open_convolution import open_convolution
+from runtime_ext.cpu.kernels.open_convolution import OpenRowsWriter
 from runtime_ext.cpu.kernels.passes import fetch_nothing
-from runtime_ext.cpu.kernels.rows import TileRun
 from runtime_ext.cpu.kernels.tile_code import Tail, TileCode, tails
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index, equal, load
@@ -50,17 +49,13 @@ def open_contraction(spec: Contraction, isa: Isa) -> tuple[Any, int]:
             "there is no kernel of open extents for convolutions whose channels or windows depend "
             "on the shape: give exact shapes"
         )
-    if has_rows(spec):
-        return open_convolution(spec, isa)
     code = TileCode(spec.buffers, isa, symbols=symbols_in(spec))
-    writer = _Writer(spec, isa, code)
-    writer.few_rows()
-    with code.branch(writer.is_many), code.tiles(writer.tiles) as tile:
-        writer.tile(tile)
+    writer = OpenRowsWriter if has_rows(spec) else OpenMatrixWriter
+    writer(spec, isa, code).all_tiles()
     return code.kernel()
 
 
-class _Writer(ContractionWriter):
+class OpenMatrixWriter(ContractionWriter):
     """A writer of the code of the tiles, each a block of channels for some rows of a matrix.
 
     The pixels of all images are rows one after another.
@@ -102,10 +97,12 @@ class _Writer(ContractionWriter):
         lines = is_same(height, 1) or is_same(rows, width * pixels)
         return lines and (is_same(spec.batch, 1) or is_same(images, height * width * pixels))
 
-    @property
-    def is_many(self) -> Any:
-        """The condition for the rows to be too many for :meth:`few_rows`."""
-        return self._rows > self._few[-1].size if self._few else None
+    def all_tiles(self) -> None:
+        """Write the loops over the tiles of the kernel's range: of few rows, and of more."""
+        self._few_rows()
+        more = self._rows > self._few[-1].size if self._few else None
+        with self.code.branch(more):
+            super().all_tiles()
 
     def tile(self, tile: Index) -> None:
         """Write one block of channels for a group of rows."""
@@ -124,7 +121,7 @@ class _Writer(ContractionWriter):
                 with code.branch(tail.condition):
                     self._register_tile(block, row, tail.size, tail)
 
-    def few_rows(self) -> None:
+    def _few_rows(self) -> None:
         """Write the tiles of few rows: several blocks of channels side by side.
 
         A block alone would have too few sums to hide the latency of multiply-adds.
@@ -145,8 +142,7 @@ class _Writer(ContractionWriter):
         weights = [code.bind("weights", block * size) for block in blocks]
         sources = self._sources(0, tail.size, tail)
         pixels = list(range(tail.size))
-        run = TileRun(0, 1, tail.size, frozenset())
-        sums = [self.accumulated(block, run, lambda _: None) for block in blocks]
+        sums = [self.first_sums(block, tail.size) for block in blocks]
 
         def multiply(channel: Index) -> None:
             for start, of_block in zip(weights, sums, strict=True):
@@ -156,7 +152,7 @@ class _Writer(ContractionWriter):
         unroll = self._unroll(words, tail.size * count * self.spec.blocking.vectors)
         self.unrolled(words, unroll, 0, multiply, fetch_nothing)
         for block, of_block in zip(blocks, sums, strict=True):
-            self._store_rows(block, 0, of_block, tail)
+            self._store_rows(block, 0, self.in_floats(of_block), tail)
 
     def _register_tile(self, block: Index, row: Index, size: int, tail: Tail | None = None) -> None:
         sources = self._sources(row, size, tail)
@@ -166,8 +162,7 @@ class _Writer(ContractionWriter):
             weights = self.code.bind("weights", block * (words * self._width()))
             self._input_channels(words, list(range(size)), sources, weights, sums, fetch_nothing)
 
-        run = TileRun(0, 1, size, frozenset())
-        self._store_rows(block, row, self.accumulated(block, run, accumulate), tail)
+        self._store_rows(block, row, self.accumulated(block, size, accumulate), tail)
 
     def _sources(self, row: Index, size: int, tail: Tail | None) -> list[Index]:
         """Return where the data of each row begin."""

@@ -24,7 +24,7 @@ from runtime_ext.kernels.code import Index
 from runtime_ext.kernels.cut import largest_divisor
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.statements import divide
-from tvm_ios.shapes.extent import hint_of, is_open, symbols_in
+from tvm_ios.shapes.extent import hint_of, is_open
 
 #: Multiply-adds of a loop step in smaller register tiles, about.
 _SHORT = 48
@@ -32,24 +32,15 @@ _SHORT = 48
 _STRIP = 4
 
 
-def open_convolution(spec: Contraction, isa: Isa) -> tuple[Any, int]:
-    """Return the PrimFunc of a convolution of open extents and its number of tiles.
+class OpenRowsWriter(ContractionWriter):
+    """A writer of the code of a convolution's tiles.
 
-    A tile is a block of channels of a row of pixels, or of a strip of it. Raise UserError if the
-    kernel reads a buffer that it writes.
+    A tile is a block of channels of a row of pixels, or of a strip of it. Rows of known width are
+    cut as those of known images. Raises UserError if the kernel reads a buffer that it writes.
     """
-    require_apart(spec)
-    code = TileCode(spec.buffers, isa, symbols=symbols_in(spec))
-    writer = _Writer(spec, isa, code)
-    with code.tiles(writer.tiles) as tile:
-        writer.tile(tile)
-    return code.kernel()
-
-
-class _Writer(ContractionWriter):
-    """A writer of the code of the tiles; of rows of known width as of those of known images."""
 
     def __init__(self, spec: Contraction, isa: Isa, code: TileCode) -> None:
+        require_apart(spec)
         blocking, window = spec.blocking, spec.window
         parts, blocks, outer = channel_blocks(spec, isa)
         rows: int = spec.batch * window.output[0]

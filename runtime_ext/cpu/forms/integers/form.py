@@ -46,7 +46,8 @@ def _plan(
     if name not in space.isa.products or not source.integers:
         return None
 
-    matrices = MatrixCutter() if BYTES in space.isa.matrices else None
+    has_matrices = BYTES in space.isa.matrices and not source.is_open
+    matrices = MatrixCutter() if has_matrices else None
 
     def instead(kernel: Placed[Contraction]) -> Sequence[Placed[FormKernel]] | None:
         return by_integers(kernel, source.integers, space, bits, matrices)
@@ -63,4 +64,5 @@ INTEGERS = Form(
         IntegerContraction: integer_contraction,
         MatrixContraction: matrix_contraction,
     },
+    fits_open=True,
 )

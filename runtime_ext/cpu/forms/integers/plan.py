@@ -42,6 +42,8 @@ def by_integers(
     ``-shift * w``. ``matrices`` cuts for a processor that multiplies matrices of bytes.
     """
     spec = kernel.spec
+    if not spec.has_known_channels:
+        return None
     source, weight = kernel.storage(spec.data.buffer), kernel.storage(spec.weight)
     factors = _factors(spec, source, weight, bounds)
     if factors is None:

@@ -12,7 +12,14 @@ import onnx_ir as ir
 from tvm_ios.files.array_files import Array
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant
-from tvm_ios.onnx.rewrites.quantised.integers import as_floats, centred, hold, know, rounded
+from tvm_ios.onnx.rewrites.quantised.integers import (
+    as_floats,
+    centred,
+    hold,
+    know,
+    rounded,
+    with_axis,
+)
 from tvm_ios.onnx.rewrites.steps import Steps
 
 #: All integers up to this are exact in float32.
@@ -43,14 +50,21 @@ def conv_integer(steps: Steps) -> None:
 
 
 def matmul_integer(steps: Steps) -> None:
-    """Write ``MatMulInteger``, whose result is int32."""
+    """Write ``MatMulInteger``, whose result is int32.
+
+    A zero point that is computed is taken off the sums of constant weights: it times the sums of
+    the weights, exactly. So the data stay bytes.
+    """
     inputs: list[Any] = [*steps.node.inputs, None, None]
     a, b, a_zero, b_zero = inputs[:4]
     extents = list(b.shape)
     axis = max(len(extents) - 2, 0)
-    left = [centred(steps, a, _of_rows(steps, a_zero))]
+    zero = with_axis(_of_rows(steps, a_zero))
     right = [centred(steps, b, _scalar(steps, b_zero))]
     each = constant(right[0])
+    is_computed = zero is not None and constant(zero) is None
+    is_apart = is_computed and each is not None and len(extents) == 2
+    left = [centred(steps, a, None if is_apart else zero)]
     if each is None:
         each = np.full(extents, _SPAN)
     sums = np.moveaxis(np.abs(each), axis, 0).reshape(extents[axis], -1)
@@ -59,6 +73,14 @@ def matmul_integer(steps: Steps) -> None:
         left = steps.split(left[0], sizes, len(a.shape) - 1)
         right = steps.split(right[0], sizes, axis)
     products = [steps.op("MatMul", *pair) for pair in zip(left, right, strict=True)]
+    if is_apart:
+        parts = np.split(each, np.cumsum(sizes)[:-1])
+        taken_off = (steps.number(-part.sum(0, dtype=np.float32)) for part in parts)
+        numbers = as_floats(steps, zero)
+        products = [
+            steps.op("Add", product, steps.op("Mul", numbers, sums))
+            for product, sums in zip(products, taken_off, strict=True)
+        ]
     steps.stand_for(_int32(steps, products))
 
 

@@ -34,25 +34,28 @@ class Integers:
 
     values: Any
     zero_point: Any
+    #: Their sum, if there is one.
+    stored: Any = None
 
 
-def hold(steps: Steps, values: Any, zero_point: Any, dtype: Any) -> Any:
+def hold(steps: Steps, values: Any, zero_point: Any, dtype: Any, stored: Any = None) -> Any:
     """Return ``values`` plus a zero point as an integer tensor, and record the floats.
 
-    The zero point has the type ``dtype``, or is None for zero.
+    The zero point has the type ``dtype``, or is None for zero. ``stored`` is their sum, if there is
+    one.
     """
-    shifted = values
-    if zero_point is not None:
+    shifted = values if stored is None else stored
+    if zero_point is not None and stored is None:
         shifted = steps.op("Add", values, as_floats(steps, zero_point))
     result = steps.op("Cast", shifted, to=int(dtype))
     result.dtype = dtype
-    know(result, values, zero_point)
+    know(result, values, zero_point, stored)
     return result
 
 
-def know(value: Any, values: Any, zero_point: Any) -> None:
+def know(value: Any, values: Any, zero_point: Any, stored: Any = None) -> None:
     """Record the floats that hold an integer tensor."""
-    value.meta[_HELD] = Integers(values, zero_point)
+    value.meta[_HELD] = Integers(values, zero_point, stored)
 
 
 def held(value: Any) -> Integers | None:
@@ -84,6 +87,8 @@ def centred(steps: Steps, value: Any, zero_point: Any) -> Any:
         return integers.values
     if before is not None and zero is not None:
         return steps.op("Add", integers.values, steps.number(before - zero))
+    if integers.stored is not None and zero is not None and not zero.any():
+        return integers.stored
     numbers = integers.values
     if before is None or before.any():
         numbers = steps.op("Add", numbers, as_floats(steps, integers.zero_point))
@@ -139,7 +144,7 @@ def rounded(steps: Steps, numbers: Any, zero_point: Any, dtype: Any) -> Any:
         return hold(steps, clipped(steps, nearest, limits), zero_point, dtype)
     origin = as_floats(steps, zero_point)
     inside = clipped(steps, steps.op("Add", nearest, origin), LIMITS[dtype])
-    return hold(steps, steps.op("Sub", inside, origin), zero_point, dtype)
+    return hold(steps, steps.op("Sub", inside, origin), zero_point, dtype, inside)
 
 
 def limits_of(zero_point: Any, dtype: Any) -> tuple[float, float] | None:
