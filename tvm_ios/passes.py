@@ -4,6 +4,8 @@ The passes live in :mod:`relay_passes`. ``import tvm`` calls :func:`register`, a
 group ``tvm.backends``.
 """
 
+# TVM has no stubs, and its map of pipelines no types.
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
