@@ -303,3 +303,17 @@ def test_this_machines_target_has_the_instructions_if_asked(
         assert BYTES not in isa_of(host_target(2, level.name, forms=[BYTES])).products
         monkeypatch.setattr(this_machine, "host_features", lambda features=features: features)
         assert BYTES not in isa_of(host_target(2, forms=[BYTES])).products
+
+
+def test_what_integers_compute_exactly_is_in_no_form_that_rounds(folder: str) -> None:
+    kernels, function = compiler(folder, "avx2"), conv((1, 64, 28, 28), 64, pad=1)
+    sources = {
+        "integers": source_of(function, NHWC, (DIFFERENCES, WEIGHTS)),
+        "floats": UnitSource(function, NHWC),
+    }
+    names = {
+        unit: {form.name for form in forms}
+        for unit, forms in kernels.compile_forms(sources).items()
+    }
+    assert names["integers"] == {"int16", ""}
+    assert any(name.startswith("winograd") for name in names["floats"])

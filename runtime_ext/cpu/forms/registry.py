@@ -21,11 +21,15 @@ def named_plans(source: UnitSource, space: VectorSpace) -> dict[str, UnitPlan]:
 def promising_plans(
     source: UnitSource, space: VectorSpace, without: frozenset[str]
 ) -> dict[str, UnitPlan]:
-    """Return the plans in forms that estimates rank fast, except of the kinds in ``without``."""
+    """Return the plans in forms that estimates rank fast, except of the kinds in ``without``.
+
+    Products that integers compute exactly are in no form that rounds.
+    """
+    is_exact = bool(INTEGERS.promising(source, space))
     return {
         name: plan
         for form in _fitting(source)
-        if form.kind not in without
+        if form.kind not in without and not (is_exact and form is WINOGRAD)
         for name, plan in form.promising(source, space).items()
     }
 
