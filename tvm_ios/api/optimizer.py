@@ -112,11 +112,13 @@ def _save_first(job: Job, timer: Timer, output: Path | Destination | None) -> Jo
 
     It is there if the work is interrupted, and the program that is kept replaces it. Return the job
     with the outputs that programs must compute. Only programs that run here on a CPU are saved so,
-    and only as executables of their own.
+    only as executables of their own, and not if nothing else is tried.
     """
     if not isinstance(timer, LocalTimer) or not isinstance(output, Path):
         return job
-    if not job.on_cpu or job.options.memory_budget is not None:
+    options = job.options
+    is_last = options.policies == ("sequential",) and job.given is None and not options.beside_tvm
+    if is_last or not job.on_cpu or options.memory_budget is not None:
         return job
     found, _ = find_schedules(job.module, ("sequential",), timer.search(job), None)
     schedules = {policy: each.schedule for policy, each in found.items()}
