@@ -10,7 +10,7 @@ import numpy as np
 from tvm_ios.files.array_files import Array
 from tvm_ios.graph.elements import Operator, Tensor
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.program.alternatives import lanes_in, with_alternatives
+from tvm_ios.program.alternatives import with_alternatives, with_lanes_of
 from tvm_ios.program.lower import lower_stages
 from tvm_ios.program.program import BufferType, PhaseCall, Program, UnitCode
 from tvm_ios.schedule.stage import Stage, Strategy
@@ -96,7 +96,7 @@ BOX = {"columns": (1, 20), "groups": (1, 4), "rows": (2, 5)}
 def program_with_a_box() -> Program:
     """The units one after another on two lanes, and in a box with the last two side by side."""
     program = open_program(2)
-    lanes = lanes_in(program, open_program(2, side_by_side=True))
+    program, lanes = with_lanes_of(program, open_program(2, side_by_side=True))
     return with_alternatives(program, [(BOX, lanes)])
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -61,6 +62,7 @@ class OpenSearch:
         #: For each unit of several forms the ratios of a form's time to the default's at shapes.
         self._ratios: dict[int, dict[str, list[float]]] = {}
         self.kernels: dict[int, str] = {}
+        self._shapes: Sequence[Values] = ()
 
     @unequal_if_undecided()
     def _compile(self, progress: Steps) -> tuple[Mapping[int, Any], dict[_Units, _Forms]]:
@@ -77,6 +79,7 @@ class OpenSearch:
         It is not much slower than the default at any of them. A unit has one form at all shapes,
         because each has weights of its own.
         """
+        self._shapes = shapes
         several = [units for units, forms in self._forms.items() if len(forms) > 1]
         for number, values in enumerate(shapes if several else ()):
             progress("timing forms", number, len(shapes))
@@ -90,6 +93,17 @@ class OpenSearch:
         progress("timing forms", len(shapes), len(shapes))
         self._choose()
 
+    def other_forms(self) -> list[tuple[Values, dict[int, str]]]:
+        """Return the forms that are fastest at timed shapes, where they are not :attr:`kernels`.
+
+        A program can have them in boxes of its shapes.
+        """
+        fastest = [
+            (values, self._chosen(lambda ratios, n=number: ratios[n]))
+            for number, values in enumerate(self._shapes)
+        ]
+        return [(values, kernels) for values, kernels in fastest if kernels != self.kernels]
+
     def leave_out(self, name: str) -> None:
         """Choose again, among forms of other names."""
         for ratios in self._ratios.values():
@@ -97,22 +111,26 @@ class OpenSearch:
         self._choose()
 
     def _choose(self) -> None:
-        self.kernels = {}
-        for unit, ratios in self._ratios.items():
-            means = {
-                name: statistics.geometric_mean(each)
-                for name, each in ratios.items()
-                if max(each) < _SLOWEST
-            }
-            best = min(means, key=lambda name: means[name])
-            if means[best] < 1 - _MARGIN:
-                self.kernels[unit] = best
+        def mean(ratios: Sequence[float]) -> float:
+            return statistics.geometric_mean(ratios) if max(ratios) < _SLOWEST else math.inf
 
-    def at(self, values: Values, progress: Progress = silent) -> Search:
-        """Return a search for the shape with these values of the symbols."""
+        self.kernels = self._chosen(mean)
+
+    def _chosen(self, cost: Callable[[Sequence[float]], float]) -> dict[int, str]:
+        """Return the form of least cost of each unit whose default costs more."""
+        chosen: dict[int, str] = {}
+        for unit, ratios in self._ratios.items():
+            costs = {name: cost(each) for name, each in ratios.items()}
+            best = min(costs, key=lambda name: costs[name])
+            if costs[best] < 1 - _MARGIN:
+                chosen[unit] = best
+        return chosen
+
+    def at(self, values: Values, kernels: Mapping[int, str], progress: Progress = silent) -> Search:
+        """Return a search for the shape with these values of the symbols, of units in forms."""
         # Without its name, because the search has nothing to choose.
         chosen = {
-            (unit,): [replace(f, name="") for f in forms if f.name == self.kernels.get(unit, "")]
+            (unit,): [replace(f, name="") for f in forms if f.name == kernels.get(unit, "")]
             for (unit,), forms in self._forms.items()
         }
         timer, _ = self._timer(values, chosen)

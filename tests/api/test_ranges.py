@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.refusals import refused
 from tvm_ios.api import Options, optimize_range, ranges
 from tvm_ios.api.ranges import RangeResult
 from tvm_ios.contest.outputs import VerificationError, Verify, output_errors
+from tvm_ios.contest.pairs import PairedRatio
 from tvm_ios.shapes.extent import OpenExtentError
 from tvm_ios.shapes.ranges import parse_ranges
 
@@ -193,14 +195,17 @@ def convolutions(tmp_path: Path) -> str:
 IMAGES = parse_ranges(["x:1,32,16..64,16..64"])
 
 
-def _timed_as(monkeypatch: pytest.MonkeyPatch, fastest: str) -> None:
-    """Let every unit be fastest in one form."""
+def _timed_as(monkeypatch: pytest.MonkeyPatch, *fastest: str) -> None:
+    """Let every unit be fastest in one form, or in one at each of the timed shapes."""
     from tvm_ios.measuring.chosen_forms import ChosenForms
 
+    shapes = cycle(fastest)
+
     def compiled(self: Any, pieces: Any, progress: Any = None) -> None:
+        best = next(shapes)
         forms = self._kernels.compile_forms({str(i): self._source(u) for i, u in enumerate(pieces)})
         for i, units in enumerate(pieces):
-            timed = {f.key: (f, 0.5 if f.name == fastest else 1.0) for f in forms[str(i)]}
+            timed = {f.key: (f, 0.5 if f.name == best else 1.0) for f in forms[str(i)]}
             self._compiled.timed[units] = timed
 
     monkeypatch.setattr(ChosenForms, "compile", compiled)
@@ -225,6 +230,42 @@ def test_units_have_the_form_that_is_fastest_in_the_range(
                 (want,) = session.run(None, {"x": x})
                 ours.run(x=x)
                 assert output_errors([ours.get_output(0)], [want])[1] < 1e-4
+
+
+def _faster_at_the_most_extents(
+    built: Any, candidates: Any, cells: Any, *_: Any, **others: Any
+) -> list[dict[int, PairedRatio]]:
+    ratios = dict.fromkeys(range(len(candidates)), PairedRatio(0.5, 0.4, 0.6, 9))
+    return [ratios if set(cell.point.values()) == {64} else {} for cell in cells]
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_units_have_other_forms_in_a_box_where_these_are_faster(
+    convolutions: str, lanes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _timed_as(monkeypatch, "", "", "winograd-4")
+    monkeypatch.setattr("tvm_ios.api.range_schedules._faster", _faster_at_the_most_extents)
+    options = _options(lanes, policies=("sequential",))
+    result = optimize_range(convolutions, IMAGES, tmp_path / "out", options)
+    assert result.forms == {}
+    (kept,) = result.schedules
+    assert kept.forms == {"winograd-4": 2}
+    assert kept.boxes == ({"height": (46, 64), "width": (46, 64)},)
+    saved = load(tmp_path / "out")
+    assert "kernels" not in saved.at_shapes({"x": (1, 32, 45, 64)}).schedule
+    inside = saved.at_shapes({"x": (1, 32, 46, 64)})
+    assert set(inside.schedule["kernels"].values()) == {"winograd-4"}
+    session = onnxruntime.InferenceSession(convolutions)
+    for executor in ("native", "poisoning"):
+        with closing(saved.session(executor)) as ours:
+            for height, width in ((16, 16), (64, 64), (33, 18), (46, 47), (45, 64)):
+                x = np.random.default_rng(0).standard_normal((1, 32, height, width), np.float32)
+                (want,) = session.run(None, {"x": x})
+                ours.run(x=x)
+                error = output_errors([ours.get_output(0)], [want])[1]
+                # Winograd's filtering rounds otherwise than products do.
+                assert error < 1e-4
+                assert (error > 0) or min(height, width) < 46
 
 
 @pytest.mark.parametrize(("verify", "why"), [(Verify.off, "nothing is compared"), (None, "differ")])

@@ -9,7 +9,7 @@ import pytest
 
 from tests.open_program import BOX, open_program, program_with_a_box, values_of
 from tests.refusals import refused
-from tvm_ios.program.alternatives import lanes_in, with_alternatives
+from tvm_ios.program.alternatives import with_alternatives, with_lanes_of
 from tvm_ios.program.arena.open_plan import check_open_arena, plan_open
 from tvm_ios.program.happens_before import RaceError, check_races
 from tvm_ios.program.one_lane import on_one_lane
@@ -41,7 +41,8 @@ def test_other_numbers_of_buffers_kernels_and_units_become_the_programs() -> Non
         buffers=tuple(other.buffers[b] for b in order),
         lanes=tuple(tuple(map(moved, lane)) for lane in other.lanes),
     )
-    assert with_alternatives(first, [(BOX, lanes_in(first, shuffled))]) == program_with_a_box()
+    program, lanes = with_lanes_of(first, shuffled)
+    assert with_alternatives(program, [(BOX, lanes)]) == program_with_a_box()
 
 
 def test_files_keep_alternatives() -> None:
@@ -96,4 +97,4 @@ def test_lanes_of_other_units_are_no_alternative() -> None:
     program = open_program(2)
     other = replace(program, units=tuple(f"other {name}" for name in program.units))
     with refused(ProgramError, "other units"):
-        lanes_in(program, other)
+        with_lanes_of(program, other)

@@ -122,7 +122,7 @@ def exact_enough(
     Return a sentence on forms that are left out, too.
     """
     is_rounding = reference.source is not None and reference.tolerance.relative > ROUNDING
-    if not opened.kernels or is_rounding:
+    if is_rounding:
         return built, ""
     programs = _Sequential(opened, built, reference)
     told = leave_out_inexact(programs, reference, largest=LARGEST)
@@ -130,16 +130,21 @@ def exact_enough(
 
 
 class _Sequential:
-    """The sequential program of a range, as :func:`leave_out_inexact` takes it."""
+    """The sequential program of a range, as :func:`leave_out_inexact` takes it.
+
+    It stands for the programs that have other forms in boxes of the range, too.
+    """
 
     def __init__(self, opened: OpenSearch, built: BuiltModel, reference: Reference) -> None:
         self._opened, self.built, self._reference = opened, built, reference
 
     def uses(self, names: Sequence[str]) -> bool:
-        return not set(names).isdisjoint(self._opened.kernels.values())
+        every = (self._opened.kernels, *(forms for _, forms in self._opened.other_forms()))
+        return not set(names).isdisjoint(name for forms in every for name in forms.values())
 
     def error(self) -> float:
-        return error_of(self.built, self._reference)
+        others = (self._opened.build(kernels=forms) for _, forms in self._opened.other_forms())
+        return max(error_of(program, self._reference) for program in (self.built, *others))
 
     def direct_error(self) -> float:
         return error_of(self._opened.build(kernels={}), self._reference)

@@ -18,11 +18,12 @@ from tvm_ios.contest.pairs import PairedRatio, paired_ratio
 from tvm_ios.contest.rounds import run_in_turn
 from tvm_ios.contest.rules import CONFIRMATION, SELECTION, WORTHWHILE, Rules
 from tvm_ios.errors import SearchError
-from tvm_ios.program.alternatives import Box, Lanes, lanes_in, with_alternatives
+from tvm_ios.program.alternatives import Box, Lanes, with_alternatives, with_lanes_of
 from tvm_ios.program.arena.planner import plan_open_memory
 from tvm_ios.program.program import ProgramError
 from tvm_ios.program.program_builder import LoweringError
 from tvm_ios.progress import Progress, silent
+from tvm_ios.schedule.named_kernels import units_by_kernel
 from tvm_ios.shapes.extent import Symbol, unequal_if_undecided
 from tvm_ios.shapes.fitting import Values
 from tvm_ios.shapes.ranges import typical_values
@@ -69,6 +70,8 @@ class KeptSchedule:
         For each box and symbol the least and the most values.
     points
         The shapes at which it was surely faster, with the ratio of its time to the sequential one.
+    forms
+        For each form of units other than the default, such as ``winograd-4``, its number of units.
     schedule
         As a schedule's file has it.
     """
@@ -77,13 +80,14 @@ class KeptSchedule:
     searched_at: Values
     boxes: tuple[Box, ...]
     points: tuple[tuple[Values, PairedRatio], ...]
+    forms: Mapping[str, int]
     schedule: Mapping[str, Any]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data, without the schedule, which an executable has in a file of its own."""
         points = [{"at": at, **ratio.to_json()} for at, ratio in self.points]
         known = {"policy": self.policy, "searched_at": self.searched_at, "boxes": self.boxes}
-        return {**known, "points": points}
+        return {**known, "points": points, "forms": self.forms}
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,7 @@ class _Candidate:
     policy: str
     point: Values
     model: BuiltModel
+    kernels: Mapping[int, str]
     schedule: Mapping[str, Any]
 
 
@@ -103,7 +108,8 @@ def with_range_schedules(
 ) -> tuple[BuiltModel, tuple[KeptSchedule, ...]]:
     """Return a program of a range with the schedules that are faster in boxes of it.
 
-    Where none is, each of its units runs on all lanes.
+    Where none is, each of its units runs on all lanes. A schedule may have units in the forms that
+    are fastest at its point.
 
     Schedules are searched at points of the range by the policies, and all their programs are timed
     beside the sequential one at all points. A few that together gain the most are timed again, in
@@ -127,6 +133,7 @@ def with_range_schedules(
     confirmed = list(zip(cells, time(kept, cells, _CONFIRMATION), strict=False))
     schedules: list[KeptSchedule] = []
     others: list[tuple[Box, Lanes]] = []
+    program, constants = built.program, dict(built.constants)
     for number, candidate in enumerate(kept):
         won = [(c, ratios[number]) for c, ratios in confirmed if _surely_fastest(ratios) == number]
         if not won:
@@ -134,16 +141,26 @@ def with_range_schedules(
         boxes = joined([cell.box for cell, _ in won])
         points = tuple((cell.point, ratio) for cell, ratio in won)
         schedules.append(
-            KeptSchedule(candidate.policy, candidate.point, boxes, points, candidate.schedule)
+            KeptSchedule(
+                candidate.policy,
+                candidate.point,
+                boxes,
+                points,
+                units_by_kernel(candidate.kernels),
+                candidate.schedule,
+            )
         )
-        others += [(box, candidate.model.program.lanes) for box in boxes]
+        program, lanes = with_lanes_of(program, candidate.model.program)
+        constants.update(candidate.model.constants)
+        others += [(box, lanes) for box in boxes]
     if not others:
         return built, ()
-    program = with_alternatives(built.program, others)
+    program = with_alternatives(program, others)
     alternatives = [{"boxes": each.boxes, "schedule": each.schedule} for each in schedules]
     built = replace(
         built,
         program=program,
+        constants=constants,
         memory=plan_open_memory(program),
         schedule={**built.schedule, "alternatives": alternatives},
     )
@@ -204,26 +221,30 @@ def _found(
     clock: Clock,
     progress: Progress,
 ) -> list[_Candidate]:
-    """Return the different programs of the schedules that are found at points."""
+    """Return the different programs of the schedules that are found at points.
+
+    Units have the forms that are fastest at a point, where they were timed, or else the program's.
+    """
     candidates: dict[Any, _Candidate] = {}
+    others = opened.other_forms()
     for number, point in enumerate(points):
         progress("searching at shapes", number, len(points))
         if clock.left <= 0:
             break
-        search = opened.at(point)
+        kernels = next((forms for timed, forms in others if timed == point), opened.kernels)
+        search = opened.at(point, kernels)
         for policy, schedule in _schedules_at(search, policies).items():
             try:
-                lanes = lanes_in(built.program, opened.build(schedule).program)
+                model = opened.build(schedule, kernels)
+                _, lanes = with_lanes_of(built.program, model.program)
             except (LoweringError, ProgramError) as error:
                 _LOGGER.info("%s at %s has no program: %s", policy, point, error)
                 continue
             if lanes == built.program.lanes or lanes in candidates:
                 continue
-            program = replace(built.program, lanes=lanes)
-            model = replace(built, program=program, memory=plan_open_memory(program))
-            named = replace(schedule, kernels=opened.kernels)
+            named = replace(schedule, kernels=kernels)
             data = named.to_json(search.problem.units)
-            candidates[lanes] = _Candidate(policy, point, model, data)
+            candidates[lanes] = _Candidate(policy, point, model, kernels, data)
     progress("searching at shapes", len(points), len(points))
     return list(candidates.values())
 

@@ -342,9 +342,18 @@ def _scheduled(
             f"a program for a range of shapes has no schedule of {unfit[0]}: "
             f"use {', '.join(RANGE_POLICIES)}"
         )
-    if options.search.lanes == 1 or not policies:
+    if options.search.lanes == 1 and policies:
+        # Nothing runs side by side, but units may have other forms at other shapes.
+        policies = ("sequential",) if opened.other_forms() else ()
+    if not policies:
         return built, ()
-    return with_range_schedules(built, opened, policies, clock, progress)
+    scheduled, schedules = with_range_schedules(built, opened, policies, clock, progress)
+    if options.memory_budget is not None:
+        try:
+            _require_budget(scheduled, options.memory_budget)
+        except MemoryBudgetError:
+            return built, ()
+    return scheduled, schedules
 
 
 def _timed(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tvm_ios.program.happens_before import ordered_launches
-from tvm_ios.program.program import Alternative, Launch, Program, ProgramError, Wait
+from tvm_ios.program.program import Alternative, Launch, Program, ProgramError, Role, Wait
 
 #: For each symbol the least and the most values in a box of shapes.
 Box = Mapping[str, tuple[int, int]]
@@ -15,17 +15,19 @@ Lanes = tuple[tuple[Launch | Wait, ...], ...]
 
 
 def with_alternatives(program: Program, others: Sequence[tuple[Box, Lanes]]) -> Program:
-    """Return a program that has other lanes, as of :func:`lanes_in`, in boxes of its shapes."""
+    """Return a program that has lanes of :func:`with_lanes_of` in boxes of its shapes."""
     alternatives = tuple(
         Alternative({s.name: box[s.name] for s in program.symbols}, lanes) for box, lanes in others
     )
     return replace(program, alternatives=alternatives)
 
 
-def lanes_in(program: Program, other: Program) -> Lanes:
-    """Return the lanes of another program with this one's numbers of kernels, buffers and units.
+def with_lanes_of(program: Program, other: Program) -> tuple[Program, Lanes]:
+    """Return a program that has the kernels and buffers of another one too, and the other's lanes.
 
-    Raise ProgramError if it has other ones.
+    Units that run the same kernels in both use the program's own buffers; a unit with other kernels
+    brings its constants and scratch along. Raise ProgramError if the programs have other units or
+    tensors.
     """
     ours, theirs = _calls(program), _calls(other)
     if ours.keys() != theirs.keys():
@@ -33,12 +35,33 @@ def lanes_in(program: Program, other: Program) -> Lanes:
     buffers: dict[int, int] = {}
     for unit, calls in theirs.items():
         if [symbol for symbol, _ in calls] != [symbol for symbol, _ in ours[unit]]:
-            raise ProgramError(f"the lanes have other kernels of unit {unit!r}")
+            continue
         for (_, there), (_, here) in zip(calls, ours[unit], strict=True):
             for one, number in zip(there, here, strict=True):
                 if buffers.setdefault(one, number) != number:
                     raise ProgramError(f"the lanes give unit {unit!r} other buffers")
-    kernels = {symbol: number for number, symbol in enumerate(program.kernels)}
+    every = list(program.buffers)
+    number_of = {buffer.name: number for number, buffer in enumerate(every)}
+    for number, buffer in enumerate(other.buffers):
+        if number in buffers:
+            continue
+        same = number_of.get(buffer.name)
+        if buffer.role is Role.SCRATCH or same is None:
+            if buffer.role not in (Role.SCRATCH, Role.CONSTANT):
+                raise ProgramError(f"the lanes are of another tensor, {buffer.name!r}")
+            name = buffer.name
+            while name in number_of:
+                name += "~"
+            number_of[name] = buffers[number] = len(every)
+            every.append(replace(buffer, name=name))
+        elif every[same].role is buffer.role and every[same].type.is_same(buffer.type):
+            buffers[number] = same
+        else:
+            raise ProgramError(f"the lanes have another buffer {buffer.name!r}")
+    pairs = ((each.kernels, each.uses) for each in (other, program))
+    uses = {symbol: use for kernels, of in pairs for symbol, use in zip(kernels, of, strict=True)}
+    symbols = dict.fromkeys((*program.kernels, *other.kernels))
+    kernels = {symbol: number for number, symbol in enumerate(symbols)}
     units = {name: number for number, name in enumerate(program.units)}
 
     def renumbered(item: Launch | Wait) -> Launch | Wait:
@@ -51,7 +74,14 @@ def lanes_in(program: Program, other: Program) -> Lanes:
             unit=units[other.units[item.unit]],
         )
 
-    return tuple(tuple(map(renumbered, lane)) for lane in other.lanes)
+    lanes = tuple(tuple(map(renumbered, lane)) for lane in other.lanes)
+    grown = replace(
+        program,
+        kernels=tuple(kernels),
+        uses=tuple(uses[symbol] for symbol in kernels),
+        buffers=tuple(every),
+    )
+    return grown, lanes
 
 
 def _calls(program: Program) -> dict[str, list[tuple[str, tuple[int, ...]]]]:

@@ -69,5 +69,6 @@ def schedule_texts(schedules: Sequence[Mapping[str, Any]]) -> list[str]:
         )
         ratios = sorted(point["ratio"] for point in schedule["points"])
         gains = f"{ratios[0]:.2f}" + (f" to {ratios[-1]:.2f}" if len(ratios) > 1 else "")
-        texts.append(f"{schedule['policy']} for {boxes}: {gains} of the sequential time")
+        kernels = f" with {kernels_text(forms)}" if (forms := schedule.get("forms")) else ""
+        texts.append(f"{schedule['policy']}{kernels} for {boxes}: {gains} of the sequential time")
     return texts
