@@ -49,11 +49,18 @@ def onnx_of_program(name: str, program: Any, outputs: Sequence[str]) -> Any:
 
     ``name`` stands for the program in messages. Raise ModelError if ONNX cannot express it.
     """
+    from torch.export.graph_signature import InputKind, TensorArgument
+
     results = _results(name, program, outputs)
+    inputs = [
+        spec.arg.name
+        for spec in program.graph_signature.input_specs
+        if spec.kind is InputKind.USER_INPUT and isinstance(spec.arg, TensorArgument)
+    ]
     exported = _export(name, program)
     _register_constants(exported.model.graph)
     _require_the_same_every_run(name, exported)
-    _name_values(exported, results)
+    _name_values(exported, inputs, results)
     return exported.model_proto
 
 
@@ -218,19 +225,13 @@ def _results(name: str, program: Any, names: Sequence[str]) -> dict[str, Any]:
     return kinds
 
 
-def _name_values(exported: Any, results: Mapping[str, Any]) -> None:
+def _name_values(exported: Any, inputs: Sequence[str], results: Mapping[str, Any]) -> None:
     """Give inputs and outputs the names and types that they have in torch."""
     import onnx_ir as ir
     from onnx_ir.passes.common import NameFixPass
     from onnx_ir.tensor_adapters import from_torch_dtype
-    from torch.export.graph_signature import InputKind, TensorArgument
 
     graph = exported.model.graph
-    inputs = [
-        spec.arg.name
-        for spec in exported.exported_program.graph_signature.input_specs
-        if spec.kind is InputKind.USER_INPUT and isinstance(spec.arg, TensorArgument)
-    ]
     for value, name in zip(graph.inputs, inputs, strict=True):
         value.name = name
     for place, (name, kind) in enumerate(results.items()):

@@ -24,7 +24,7 @@ from tvm_ios.torch_compile.compiled import Task, compile_task
 from tvm_ios.torch_compile.exported import composite_operators_kept, symbol_of
 from tvm_ios.torch_compile.options import BackendOptions, read_options
 from tvm_ios.torch_compile.program import TensorProgram, difference_from_torch
-from tvm_ios.torch_compile.report import OURS, GraphRecord, new_record
+from tvm_ios.torch_compile.report import OURS, GraphRecord, forget, new_record
 from tvm_ios.torch_compile.weights import Snapshot
 
 _LOGGER = logging.getLogger(__name__)
@@ -81,6 +81,7 @@ def _with_aot(
             ours = aot_autograd(fw_compiler=compiler)(graph, example_inputs)
     except torch._dynamo.exc.TorchDynamoException:
         # Dynamo's own way to begin anew.
+        forget(record)
         raise
     except Exception as error:
         _LOGGER.debug("AOTAutograd refuses a graph", exc_info=True)

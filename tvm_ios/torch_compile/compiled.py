@@ -180,10 +180,9 @@ def _extent(extent: Any, ranges: Mapping[str, Range]) -> int | Range:
 def _range_of(symbol: Any, extent: Any, size: int) -> Range:
     allowed = extent.node.shape_env.var_to_range[symbol]
     most = max(_TIMES * size, _AT_LEAST)
-    # An infinite end is no number.
-    with contextlib.suppress(TypeError, OverflowError):
-        most = min(most, int(allowed.upper))
-    return Range(max(1, int(allowed.lower)), most)
+    # The ends may be infinite, which is no number.
+    least = int(allowed.lower) if allowed.lower > 1 else 1
+    return Range(least, int(allowed.upper) if allowed.upper < most else most)
 
 
 def _key(task: Task, ranges: Mapping[str, Range]) -> str:
@@ -217,6 +216,13 @@ def _key(task: Task, ranges: Mapping[str, Range]) -> str:
 
 @contextlib.contextmanager
 def _plainly() -> Generator[None, None, None]:
-    """Compile without the modes of the caller: gradients, inference mode and autocast."""
-    with torch.inference_mode(False), torch.no_grad(), torch.autocast("cpu", enabled=False):
+    """Compile without the modes of the caller: gradients, inference mode, autocast and others."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with (
+        _disable_current_modes(),
+        torch.inference_mode(False),
+        torch.no_grad(),
+        torch.autocast("cpu", enabled=False),
+    ):
         yield

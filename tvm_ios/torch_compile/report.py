@@ -95,6 +95,11 @@ def new_record(name: str, operators: int) -> GraphRecord:
     return record
 
 
+def forget(record: GraphRecord) -> None:
+    """Leave out a graph that torch traces anew."""
+    _records.remove(record)
+
+
 def torch_report() -> TorchReport:
     """Return where the graphs run that torch compiled with the backend in this process, and why.
 
