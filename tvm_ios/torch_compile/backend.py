@@ -10,10 +10,12 @@ program has run, so that torch can run the whole graph if there is no program.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -366,10 +368,10 @@ def _hint(extent: Any) -> int:
 
 
 def _name_of(calls: Sequence[fx.Node]) -> str:
-    """Return the name of the module that a graph begins in, or of nothing in particular."""
+    """Return the place in the code where a graph begins."""
     for node in calls:
-        for _, kind in node.meta.get("nn_module_stack", {}).values():
-            return str(getattr(kind, "__name__", kind)).rpartition(".")[2]
+        if found := re.search(r'File "(.*)", line (\d+), in (\w+)', node.stack_trace or ""):
+            return f"{found[3]} ({Path(found[1]).name}:{found[2]})"
     return "graph"
 
 

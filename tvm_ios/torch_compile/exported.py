@@ -58,6 +58,7 @@ def onnx_of_graph(
     placeholders = [node for node in copy.graph.nodes if node.op == "placeholder"]
     _require_tensors([*placeholders, *(values[output] for output in outputs)])
     placeholders = _sizes_read_off(copy.graph, placeholders)
+    _reshape_any_strides(copy.graph)
     copy.graph.eliminate_dead_code()
     copy.recompile()
     environment = _shape_environment(placeholders)
@@ -110,6 +111,14 @@ def _require_tensors(nodes: Sequence[fx.Node]) -> None:
             raise ModelError(f"{_NAME} has tensors on {value.device}: programs run on CPUs")
         if value.layout != torch.strided:
             raise ModelError(f"{_NAME} has tensors of layout {value.layout}")
+
+
+def _reshape_any_strides(graph: fx.Graph) -> None:
+    """Let views be reshapes: decomposed operators may give their results other strides."""
+    aten = torch.ops.aten
+    for view in (aten.view.default, aten._unsafe_view.default):
+        for node in graph.find_nodes(op="call_function", target=view):
+            node.target = aten.reshape.default
 
 
 def _sizes_read_off(graph: fx.Graph, placeholders: Sequence[fx.Node]) -> list[fx.Node]:

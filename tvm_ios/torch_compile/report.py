@@ -17,7 +17,7 @@ class GraphRecord:
     Attributes
     ----------
     name
-        The function or module that it is of, and its number.
+        The function and line where it begins.
     operators
         Its number of operators.
     where
@@ -90,7 +90,7 @@ _records: list[GraphRecord] = []
 
 def new_record(name: str, operators: int) -> GraphRecord:
     """Begin the record of a graph, which the report has from then on."""
-    record = GraphRecord(f"{name} #{len(_records)}", operators)
+    record = GraphRecord(name, operators)
     _records.append(record)
     return record
 
