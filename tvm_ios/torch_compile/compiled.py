@@ -119,7 +119,8 @@ def _executable(task: Task, ranges: Mapping[str, Range]) -> tuple[Executable, bo
             shutil.rmtree(folder, ignore_errors=True)
     with _plainly(), temporary_folder() as work:
         model = work / "graph.onnx"
-        proto = onnx_of_graph(task.graph, task.outputs, task.weights)
+        is_open = any(extent.least < extent.most for extent in ranges.values())
+        proto = onnx_of_graph(task.graph, task.outputs, task.weights, for_all_sizes=is_open)
         try:
             model.write_bytes(proto.SerializeToString())
         except ValueError as error:

@@ -41,13 +41,17 @@ def composite_operators_kept() -> Generator[None, None, None]:
 
 
 def onnx_of_graph(
-    graph: fx.GraphModule, outputs: Sequence[fx.Node], fixed: Mapping[str, Any]
+    graph: fx.GraphModule,
+    outputs: Sequence[fx.Node],
+    fixed: Mapping[str, Any],
+    *,
+    for_all_sizes: bool,
 ) -> onnx.ModelProto:
     """Return the ONNX model that computes some outputs of a graph.
 
     ``fixed`` has the inputs that are constants, by name, with their values. Inputs have the names
-    that they have in the graph. Raise ModelError if there is no such model, or only for some of
-    the sizes that the graph is for.
+    that they have in the graph. Raise ModelError if there is no such model, or ``for_all_sizes`` is
+    asked for and it is right for some of the sizes that the graph is for.
     """
     copy = fx.GraphModule(graph, fx.Graph())
     values: dict[fx.Node, fx.Node] = {}
@@ -61,13 +65,30 @@ def onnx_of_graph(
     _reshape_any_strides(copy.graph)
     copy.graph.eliminate_dead_code()
     copy.recompile()
-    environment = _shape_environment(placeholders)
-    conditions = None if environment is None else len(environment.guards)
-    model = onnx_of_program(_NAME, _program(copy, placeholders, fixed), names)
-    if environment is not None and len(environment.guards) != conditions:
-        condition = environment.guards[-1].expr
-        raise ModelError(f"{_NAME} is written for sizes of which {condition} holds")
+    conditions: list[str] = []
+    with _noted_conditions(_shape_environment(placeholders), conditions):
+        model = onnx_of_program(_NAME, _program(copy, placeholders, fixed), names)
+    if for_all_sizes and conditions:
+        raise ModelError(f"{_NAME} is written for sizes of which {conditions[0]} holds")
     return model
+
+
+@contextlib.contextmanager
+def _noted_conditions(environment: Any, conditions: list[str]) -> Generator[None, None, None]:
+    """Note the conditions on sizes under which a graph is written, beside those it has already."""
+    if environment is None:
+        yield
+        return
+    known = [str(guard.expr) for guard in environment.guards]
+    # A frozen environment answers without a note.
+    was_frozen, environment.frozen = environment.frozen, False
+    try:
+        yield
+    finally:
+        environment.frozen = was_frozen
+        found = environment.guards[len(known) :]
+        del environment.guards[len(known) :]
+    conditions += [expr for guard in found if (expr := str(guard.expr)) not in known]
 
 
 def symbol_of(extent: Any) -> Any:

@@ -95,7 +95,9 @@ def difference_from_torch(
     limit = tolerance(precision, expected, quantised=quantised)
     if not difference(_arrays(outputs), expected, limit):
         return ""
-    return difference(_arrays(outputs), expected, _with_own_error(limit, expected, compute, arguments))
+    return difference(
+        _arrays(outputs), expected, _with_own_error(limit, expected, compute, arguments)
+    )
 
 
 def _with_own_error(

@@ -85,6 +85,11 @@ def _row(graph: GraphRecord) -> tuple[str, ...]:
     )
 
 
+def sentence(error: BaseException) -> str:
+    """Return what an unexpected error says, on one line and not too long."""
+    return (" ".join(str(error).split()) or type(error).__name__)[:300]
+
+
 _records: list[GraphRecord] = []
 
 
