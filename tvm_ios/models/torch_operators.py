@@ -315,7 +315,8 @@ def _encoder_layer(
         mask, mask_type = rest[8:]
 
     def normalised(value: Any, place: int) -> Any:
-        return layer_norm(value, (width,), *norms[place], eps)
+        factor, shift = norms[place]
+        return layer_norm(value, (width,), factor, shift, eps)
 
     def attended(value: Any) -> Any:
         projections = weight, bias, out_weight, out_bias

@@ -65,6 +65,7 @@ def _with_aot(
     fallback: _Fallback,
 ) -> Callable[..., Any]:
     from torch._dynamo.backends.common import aot_autograd
+    from torch._dynamo.exc import TorchDynamoException
 
     begin = time.perf_counter()
 
@@ -74,7 +75,7 @@ def _with_aot(
     try:
         with composite_operators_kept():
             ours = aot_autograd(fw_compiler=compiler)(graph, example_inputs)
-    except torch._dynamo.exc.TorchDynamoException:
+    except TorchDynamoException:
         # Dynamo's own way to begin anew.
         forget(record)
         raise
@@ -131,11 +132,12 @@ class _Fallback:
     def _made(self, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         if self._options.fallback == "eager":
             return self._graph.forward
-        from torch._inductor.compile_fx import compile_fx
+        from torch._inductor import compile_fx
 
+        inductor: Any = compile_fx.compile_fx
         begin = time.perf_counter()
         try:
-            return compile_fx(self._graph, list(example_inputs))
+            return inductor(self._graph, list(example_inputs))
         finally:
             self._record.seconds += time.perf_counter() - begin
 

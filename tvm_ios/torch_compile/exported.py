@@ -193,7 +193,7 @@ def _program(
         for node in own
     ]
     inputs += [InputSpec(InputKind.USER_INPUT, TensorArgument(node.name), None) for node in given]
-    (outputs,) = graph.output_node().args
+    outputs: Any = graph.output_node().args[0]
     results = [
         OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(output.name), None) for output in outputs
     ]

@@ -46,7 +46,7 @@ class FunctionalGraph:
         self._placeholders = graph.graph.find_nodes(op="placeholder")
         self._weights = _weights_of(self._placeholders)
         self._symbols = _symbols_of(self._placeholders)
-        (results,) = graph.graph.output_node().args
+        results: Any = graph.graph.output_node().args[0]
         self._results: tuple[Any, ...] = tuple(results)
         self._computed = [
             node
