@@ -285,6 +285,45 @@ def test_shapes_that_torch_finds_to_be_dynamic(compiled: Any) -> None:
     assert where(compiled.graphs()) == OURS
 
 
+def test_graphs_without_one_program_for_a_range_have_one_for_each_shape(compiled: Any) -> None:
+    def best(x: Any, n: int) -> tuple[Any, Any]:
+        return x.sort(-1), x[:, :n] * n
+
+    ours = compiled(best, dynamic=True)
+    for columns, n in ((6, 2), (9, 2), (9, 4), (6, 2)):
+        x = torch.randn(3, columns)
+        same(ours(x, n), best(x, n))
+    (graph,) = compiled.graphs()
+    assert (graph.where, graph.programs, graph.fallen_back) == ("tvm_ios", 3, 0)
+    assert graph.reason.startswith("one shape a program: ")
+
+
+def test_statistics_of_the_batch_are_kept(compiled: Any) -> None:
+    theirs, ours = nn.BatchNorm1d(4), nn.BatchNorm1d(4)
+    run = compiled(ours)
+    with torch.no_grad():
+        for _ in range(2):
+            x = torch.randn(16, 4) + 3
+            same(run(x), theirs(x))
+    same(ours.running_mean, theirs.running_mean)
+    same(ours.running_var, theirs.running_var)
+    assert where(compiled.graphs()) == OURS
+
+
+def test_outputs_have_the_strides_of_torch(compiled: Any) -> None:
+    layer = nn.Linear(4, 6).eval()
+    x = torch.randn(3, 4)
+
+    def views(x: Any) -> tuple[Any, ...]:
+        y = layer(x)
+        return y.tanh()[:, None].expand(-1, 5, -1), y.exp().T.contiguous().T
+
+    with torch.no_grad():
+        got, expected = compiled(views)(x), views(x)
+    same(got, expected)
+    assert [y.stride() for y in got] == [y.stride() for y in expected]
+
+
 def test_inputs_and_outputs_in_other_orders_of_memory(compiled: Any) -> None:
     model = nn.Conv2d(4, 4, 3, padding=1).eval().to(memory_format=torch.channels_last)
     x = torch.randn(2, 4, 8, 8).to(memory_format=torch.channels_last)

@@ -23,6 +23,9 @@ def decompose(program: Any) -> Any:
 
     table = _table()
     lstm = torch.ops.aten.lstm.input
+    # Normalisation by the batch's own statistics, which the exporter translates wrongly.
+    training = torch.ops.aten._native_batch_norm_legit_functional.default
+    table[training] = decomposition_table[training]
     if any(node.target is lstm and _has_projection(node) for node in program.graph.nodes):
         table[lstm] = decomposition_table[lstm]
     if any(is_double(node) for node in program.graph.nodes):

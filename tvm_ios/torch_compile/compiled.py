@@ -9,7 +9,7 @@ import json
 import logging
 import shutil
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from torch import fx
 from tvm_ios.errors import ModelError, UserError
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.shapes.ranges import Range
-from tvm_ios.torch_compile.exported import onnx_of_graph, symbol_of
+from tvm_ios.torch_compile.exported import at_sizes, onnx_of_graph, symbol_of
 from tvm_ios.torch_compile.options import BackendOptions
 from tvm_ios.torch_compile.weights import content_digest
 
@@ -81,27 +81,29 @@ class Compiled:
     """
 
     executable: Executable
-    ranges: Mapping[str, Range]
     was_cached: bool
+    ranges: Mapping[str, Range]
     reason: str = ""
 
 
-def compile_task(task: Task, sizes: Mapping[str, int]) -> Compiled:
-    """Compile a graph for ranges around some sizes, or else for these alone.
+def compile_task(task: Task, sizes: Mapping[str, int], arguments: Sequence[Any]) -> Compiled:
+    """Compile a graph for ranges around the sizes of some arguments, or else for these alone.
 
-    Raise UserError if it cannot be compiled.
+    ``sizes`` has the value of each symbol. Raise UserError if the graph cannot be compiled.
     """
     if not sizes:
-        executable, was_cached = _executable(task, {})
-        return Compiled(executable, {}, was_cached)
-    ranges = task.ranges(sizes)
+        return Compiled(*_executable(task, {}), {})
     try:
-        executable, was_cached = _executable(task, ranges)
+        ranges = task.ranges(sizes)
+        return Compiled(*_executable(task, ranges), ranges)
     except UserError as error:
-        alone = {name: Range(sizes[name], sizes[name]) for name in ranges}
-        executable, was_cached = _executable(task, alone)
-        return Compiled(executable, alone, was_cached, f"one shape a program: {error}")
-    return Compiled(executable, ranges, was_cached)
+        with _plainly():
+            graph = at_sizes(task.graph, arguments)
+        named = {node.name: node for node in graph.graph.nodes}
+        outputs = [named[output.name] for output in task.outputs]
+        alone = replace(task, graph=graph, outputs=outputs)
+        ranges = {name: Range(size, size) for name, size in sizes.items()}
+        return Compiled(*_executable(alone, {}), ranges, f"one shape a program: {error}")
 
 
 def _executable(task: Task, ranges: Mapping[str, Range]) -> tuple[Executable, bool]:
@@ -119,8 +121,7 @@ def _executable(task: Task, ranges: Mapping[str, Range]) -> tuple[Executable, bo
             shutil.rmtree(folder, ignore_errors=True)
     with _plainly(), temporary_folder() as work:
         model = work / "graph.onnx"
-        is_open = any(extent.least < extent.most for extent in ranges.values())
-        proto = onnx_of_graph(task.graph, task.outputs, task.weights, for_all_sizes=is_open)
+        proto = onnx_of_graph(task.graph, task.outputs, task.weights)
         try:
             model.write_bytes(proto.SerializeToString())
         except ValueError as error:
@@ -139,39 +140,34 @@ def _of_ours(executable: Any) -> Executable:
 
 def _optimize(task: Task, model: Path, ranges: Mapping[str, Range], folder: Path) -> None:
     from runtime_ext.machine.this_machine import announce_lanes
-    from tvm_ios.models.source import ModelSource
-
     announce_lanes(task.options.threads)
     options = task.options.for_optimize()
+    if not ranges:
+        from tvm_ios.api.optimizer import optimize
+
+        optimize(str(model), folder, options)
+        return
+    from tvm_ios.api.ranges import optimize_range
+
     shapes = {
         node.name: tuple(_extent(extent, ranges) for extent in node.meta["val"].shape)
         for node in task.inputs
     }
-    if any(r.least < r.most for r in ranges.values()):
-        from dataclasses import replace
-
-        from tvm_ios.api.ranges import optimize_range
-
-        opened = {
-            name: shape
-            for name, shape in shapes.items()
-            if any(isinstance(extent, Range) for extent in shape)
-        }
-        policies = None if options.policies is None else ()
-        optimize_range(str(model), opened, folder, replace(options, policies=policies))
-        return
-    from tvm_ios.api.optimizer import optimize
-
-    numbers = {
-        name: tuple(e.least if isinstance(e, Range) else e for e in shape)
+    opened = {
+        name: shape
         for name, shape in shapes.items()
+        if any(isinstance(extent, Range) for extent in shape)
     }
-    optimize(ModelSource(str(model), shapes=numbers if ranges else {}), folder, options)
+    policies = None if options.policies is None else ()
+    optimize_range(str(model), opened, folder, replace(options, policies=policies))
 
 
 def _extent(extent: Any, ranges: Mapping[str, Range]) -> int | Range:
     if not isinstance(extent, torch.SymInt):
         return int(extent)
+    number = extent.node.maybe_as_int()
+    if number is not None:
+        return number
     symbol = symbol_of(extent)
     if symbol is None:
         raise ModelError(f"the graph has an input of extent {extent}, which others determine")

@@ -41,17 +41,13 @@ def composite_operators_kept() -> Generator[None, None, None]:
 
 
 def onnx_of_graph(
-    graph: fx.GraphModule,
-    outputs: Sequence[fx.Node],
-    fixed: Mapping[str, Any],
-    *,
-    for_all_sizes: bool,
+    graph: fx.GraphModule, outputs: Sequence[fx.Node], fixed: Mapping[str, Any]
 ) -> onnx.ModelProto:
     """Return the ONNX model that computes some outputs of a graph.
 
     ``fixed`` has the inputs that are constants, by name, with their values. Inputs have the names
-    that they have in the graph. Raise ModelError if there is no such model, or ``for_all_sizes`` is
-    asked for and it is right for some of the sizes that the graph is for.
+    that they have in the graph. Raise ModelError if there is no such model, or only for some of
+    the sizes that the graph is for.
     """
     copy = fx.GraphModule(graph, fx.Graph())
     values: dict[fx.Node, fx.Node] = {}
@@ -68,7 +64,7 @@ def onnx_of_graph(
     conditions: list[str] = []
     with _noted_conditions(_shape_environment(placeholders), conditions):
         model = onnx_of_program(_NAME, _program(copy, placeholders, fixed), names)
-    if for_all_sizes and conditions:
+    if conditions:
         raise ModelError(f"{_NAME} is written for sizes of which {conditions[0]} holds")
     return model
 
@@ -80,15 +76,44 @@ def _noted_conditions(environment: Any, conditions: list[str]) -> Generator[None
         yield
         return
     known = [str(guard.expr) for guard in environment.guards]
+    fixed = dict(environment.replacements)
     # A frozen environment answers without a note.
     was_frozen, environment.frozen = environment.frozen, False
     try:
         yield
     finally:
         environment.frozen = was_frozen
-        found = environment.guards[len(known) :]
+        found = [guard.expr for guard in environment.guards[len(known) :]]
         del environment.guards[len(known) :]
-    conditions += [expr for guard in found if (expr := str(guard.expr)) not in known]
+        environment.replacements.clear()
+        environment.replacements.update(fixed)
+    conditions += [
+        str(expr) for expr in found if str(expr) not in known and expr.xreplace(fixed) != True
+    ]
+
+
+def at_sizes(graph: fx.GraphModule, arguments: Sequence[Any]) -> fx.GraphModule:
+    """Return a graph of open sizes as that of the sizes which some arguments have."""
+    from torch._subclasses import FakeTensorMode
+
+    values: dict[fx.Node, Any] = {}
+
+    class Noting(fx.Interpreter):
+        def run_node(self, n: fx.Node) -> Any:
+            values[n] = super().run_node(n)
+            return values[n]
+
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    fakes = [mode.from_tensor(a) if isinstance(a, torch.Tensor) else a for a in arguments]
+    with mode:
+        Noting(graph).run(*fakes)
+    copy = fx.Graph()
+    nodes: dict[fx.Node, Any] = {}
+    for node in graph.graph.nodes:
+        new = copy.node_copy(node, nodes.__getitem__)
+        new.meta["val"] = values[node]
+        nodes[node] = values[node] if isinstance(values[node], int | float) else new
+    return fx.GraphModule(graph, copy)
 
 
 def symbol_of(extent: Any) -> Any:
@@ -124,10 +149,10 @@ def _fake(graph: fx.Graph, value: Any) -> Any:
 def _require_tensors(nodes: Sequence[fx.Node]) -> None:
     for node in nodes:
         value = node.meta["val"]
-        if isinstance(value, torch.SymInt):
+        if isinstance(value, int | torch.SymInt):
             continue
         if not isinstance(value, torch.Tensor):
-            raise ModelError(f"{_NAME} takes {type(value).__name__}s, not tensors and sizes alone")
+            raise ModelError(f"{_NAME} has {type(value).__name__}s, not tensors and sizes alone")
         if value.device.type != "cpu":
             raise ModelError(f"{_NAME} has tensors on {value.device}: programs run on CPUs")
         if value.layout != torch.strided:

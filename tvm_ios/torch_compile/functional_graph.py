@@ -97,6 +97,8 @@ class FunctionalGraph:
         begin = time.perf_counter()
         try:
             entry = self._compile(arguments, sizes, fixed)
+        except NoProgram:
+            raise
         except UserError as error:
             raise NoProgram(str(error)) from error
         except Exception as error:
@@ -148,7 +150,7 @@ class FunctionalGraph:
             raise NoProgram("it computes no tensor")
         weights = {self._placeholders[place].name: arguments[place] for place in fixed}
         task = Task(self._graph, self._computed, weights, self._options)
-        compiled = compile_task(task, sizes)
+        compiled = compile_task(task, sizes, arguments)
         places = {node.name: place for place, node in enumerate(self._placeholders)}
         program = TensorProgram(compiled.executable, places)
         how = difference_from_torch(
@@ -237,13 +239,17 @@ def _symbols_of(placeholders: Sequence[fx.Node]) -> dict[str, Callable[[Sequence
 def _strided_as(tensor: Any, like: Any) -> Any:
     """Return a contiguous tensor in the order of axes in memory that another one has."""
     strides = [_hint(stride) for stride in like.stride()]
+    shape = tensor.shape
+    for axis, stride in enumerate(strides):
+        if stride == 0 and shape[axis] > 1:
+            tensor = tensor.narrow(axis, 0, 1).contiguous()
     order = sorted(range(tensor.dim()), key=lambda axis: -strides[axis])
     wide = [axis for axis in order if tensor.shape[axis] > 1]
-    if wide == sorted(wide) or 0 in strides:
-        return tensor
-    empty = torch.empty([tensor.shape[axis] for axis in order], dtype=tensor.dtype)
-    places = sorted(range(tensor.dim()), key=order.__getitem__)
-    return empty.permute(places).copy_(tensor)
+    if wide != sorted(wide):
+        empty = torch.empty([tensor.shape[axis] for axis in order], dtype=tensor.dtype)
+        places = sorted(range(tensor.dim()), key=order.__getitem__)
+        tensor = empty.permute(places).copy_(tensor)
+    return tensor.expand(shape)
 
 
 def _hint(extent: Any) -> int:
