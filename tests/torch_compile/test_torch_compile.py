@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import tvm_ios
+from tests.docs.pages import ROOT, python_of
 from tvm_ios.errors import UserError
 
 torch = pytest.importorskip("torch")
@@ -487,6 +488,14 @@ def test_wrong_options_are_refused(compiled: Any, options: dict[str, Any], sente
     with torch.no_grad(), pytest.raises((UserError, torch._dynamo.exc.BackendCompilerFailed)) as e:
         ours(torch.ones(1, 2))
     assert __import__("re").search(sentence, str(e.value))
+
+
+def test_python_of_the_page_runs(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TVM_IOS_CACHE", str(cache))
+    found: dict[str, Any] = {}
+    exec(python_of(ROOT / "docs/doors.md"), found)
+    assert tvm_ios.torch_report().graphs[-1].where == "tvm_ios"
+    assert found["y"].shape == (4, 8)
 
 
 def test_importing_tvm_ios_does_without_torch() -> None:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger(__name__)
 #: Increase it whenever equal graphs become other executables.
 _VERSION = 1
-#: A range goes to so many times the first extent, and at least to the number.
-_TIMES, _AT_LEAST = 4, 64
+#: A range goes to at least this number.
+_AT_LEAST = 64
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,7 @@ def _of_ours(executable: Any) -> Executable:
 
 def _optimize(task: Task, model: Path, ranges: Mapping[str, Range], folder: Path) -> None:
     from runtime_ext.machine.this_machine import announce_lanes
+
     announce_lanes(task.options.threads)
     options = task.options.for_optimize()
     if not ranges:
@@ -176,7 +177,8 @@ def _extent(extent: Any, ranges: Mapping[str, Range]) -> int | Range:
 
 def _range_of(symbol: Any, extent: Any, size: int) -> Range:
     allowed = extent.node.shape_env.var_to_range[symbol]
-    most = max(_TIMES * size, _AT_LEAST)
+    # A power of two, as the limits of models are, with a quarter more room.
+    most = max(1 << (size + size // 4 - 1).bit_length(), _AT_LEAST)
     # The ends may be infinite, which is no number.
     least = int(allowed.lower) if allowed.lower > 1 else 1
     return Range(least, int(allowed.upper) if allowed.upper < most else most)

@@ -87,8 +87,12 @@ def _noted_conditions(environment: Any, conditions: list[str]) -> Generator[None
         del environment.guards[len(known) :]
         environment.replacements.clear()
         environment.replacements.update(fixed)
+    # What holds for all sizes is no condition.
+    known.append(str(True))
     conditions += [
-        str(expr) for expr in found if str(expr) not in known and expr.xreplace(fixed) != True
+        str(expr)
+        for expr in found
+        if str(expr) not in known and str(expr.xreplace(fixed)) not in known
     ]
 
 
