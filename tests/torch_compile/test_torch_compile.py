@@ -20,6 +20,7 @@ from tvm_ios.errors import UserError
 torch = pytest.importorskip("torch")
 
 from tvm_ios.torch_compile import backend as backend_module  # noqa: E402
+from tvm_ios.torch_compile.weights import Snapshot  # noqa: E402
 
 nn, functional = torch.nn, torch.nn.functional
 
@@ -252,14 +253,15 @@ def test_modules_of_one_code_have_a_program_each(compiled: Any) -> None:
     assert sum(graph.fallen_back for graph in compiled.graphs()) == 0
 
 
-def test_freed_weights_are_not_taken_for_new_ones(compiled: Any) -> None:
-    run = compiled(lambda layer, x: layer(x))
-    x = torch.randn(2, 64)
-    with torch.no_grad():
-        for _ in range(4):
-            layer = nn.Linear(64, 64).eval()
-            same(run(layer, x), layer(x))
-            del layer
+def test_freed_weights_are_not_taken_for_new_ones() -> None:
+    memory = torch.zeros(64)
+    old, new = memory.view(8, 8).detach(), memory.view(8, 8).detach()
+    snapshot = Snapshot([old])
+    assert snapshot.holds([old])
+    assert (new.data_ptr(), new._version) == (old.data_ptr(), old._version)
+    assert not snapshot.holds([new])
+    del old
+    assert snapshot.is_gone
 
 
 def test_ranges_of_shapes(compiled: Any) -> None:
