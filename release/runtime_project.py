@@ -44,6 +44,8 @@ def runtime_document(document: dict[str, Any]) -> dict[str, Any]:
         "dependencies": [text_by_name[name] for name in runtime["dependencies"]],
     }
     del changed["optional-dependencies"]
+    # The backend of torch.compile compiles.
+    del changed["entry-points"]
     tool = {name: table for name, table in document["tool"].items() if name in _TABLES}
     return {**document, "project": changed, "tool": tool}
 

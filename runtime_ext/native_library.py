@@ -41,7 +41,7 @@ for _error in (
 
 _LIBRARY = "libtvm_ios_native.so"
 #: Version of the interface of the C++ functions, on which both sides have to agree.
-INTERFACE = 12
+INTERFACE = 13
 
 
 @cache

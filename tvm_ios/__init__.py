@@ -6,8 +6,13 @@ in :mod:`relay_passes`; what builds and runs their modules is in :mod:`runtime_e
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
 
-def __getattr__(name: str) -> str:
+
+def __getattr__(name: str) -> Any:
+    if name == "torch_report":
+        return import_module("tvm_ios.torch_compile.report").torch_report
     if name != "__version__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from tvm_ios.distributions import installed_versions

@@ -7,5 +7,6 @@ quantised.py            products of integers beside floats and ONNX Runtime's ei
 report_page.py          what the page of a large network weighs, and when it paints
 shares.py               what each part of the search is worth
 side_by_side.py         ten networks beside ONNX Runtime and torch
+torch_compile.py        modules by torch.compile: our backend beside Inductor and eager mode
 vdevice.py              all schedulers on one vDevice, and what no schedule can beat
 """

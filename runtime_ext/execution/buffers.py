@@ -15,6 +15,7 @@ from tvm_ios.program.constant_transform import ParamTransform
 from tvm_ios.program.program import ALIGNMENT, BufferType
 
 _lock = threading.Lock()
+_PAGE = 4096
 _shared: weakref.WeakValueDictionary[str, Array] = weakref.WeakValueDictionary()
 #: The shared arrays by identity, so that they are not hashed again.
 _by_identity: weakref.WeakValueDictionary[int, Array] = weakref.WeakValueDictionary()
@@ -47,6 +48,15 @@ def slack(memory: Array) -> Array:
         raw = raw.base
     first = memory.ctypes.data + memory.nbytes - raw.ctypes.data
     return raw[first : first + ALIGNMENT]
+
+
+def fits_kernels(address: int, nbytes: int) -> bool:
+    """Return whether kernels may use memory of others: it is aligned, and has the slack behind it.
+
+    What they read there does not matter, but it must be mapped: it lies in the last byte's page.
+    """
+    last = address + nbytes - 1
+    return address % ALIGNMENT == 0 and last // _PAGE == (last + ALIGNMENT) // _PAGE
 
 
 def view(memory: Array, buffer_type: BufferType, offset: int = 0) -> Array:

@@ -83,6 +83,13 @@ class HostMemory:
         for one, other in pairs:
             arrays[one], arrays[other] = arrays[other], arrays[one]
 
+    def placement(self, names: Sequence[str]) -> Callable[..., None]:
+        """Return a function of addresses, at which these buffers lie from its call on.
+
+        They are whole and outside the arena. :meth:`write` and :meth:`read` do not follow them.
+        """
+        return load_native_library()["make_placement"]([self._tensors_of(name) for name in names])
+
     def _tensors_of(self, name: str) -> list[Any]:
         """Return the tensors that kernels are called with for a buffer and its parts."""
         buffers = self._program.buffers

@@ -212,22 +212,32 @@ def bound_states(
     return tuple(found)
 
 
-def exchangeable(program: Program, states: Sequence[State]) -> tuple[State, ...]:
-    """Return the states whose two buffers may swap memory because nothing else needs the output's.
+def own_memory(program: Program, outputs: Sequence[Port]) -> frozenset[str]:
+    """Return the names of the buffers of outputs that share their memory with nothing else.
 
     Others are outputs that are an input passed on, a constant, or share another output's memory.
     """
     numbers = {buffer.name: number for number, buffer in enumerate(program.buffers)}
-    chosen: list[State] = []
-    taken: set[str] = set()
-    for state in states:
-        number = numbers[state.output.buffer]
-        buffer = program.buffers[number]
-        own = buffer.role is Role.OUTPUT and program.whole_of(number) == number
-        if own and buffer.name not in taken:
-            taken.add(buffer.name)
-            chosen.append(state)
-    return tuple(chosen)
+    return frozenset(
+        name
+        for name in (port.buffer for port in outputs)
+        if program.buffers[numbers[name]].role is Role.OUTPUT
+        and program.whole_of(numbers[name]) == numbers[name]
+    )
+
+
+def exchangeable(program: Program, states: Sequence[State]) -> tuple[State, ...]:
+    """Return the states whose two buffers may swap memory because nothing else needs the output's.
+
+    Of several outputs with the same memory it is the first.
+    """
+    own = own_memory(program, [state.output for state in states])
+    first = {state.output.buffer: state for state in reversed(states)}
+    return tuple(
+        state
+        for state in states
+        if state.output.buffer in own and first[state.output.buffer] is state
+    )
 
 
 def require_not_read(inputs: Collection[str], read: Iterable[str]) -> None:

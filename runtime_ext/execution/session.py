@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from runtime_ext.execution.ports import (
     buffer_ports,
     check_ports,
     exchangeable,
+    own_memory,
 )
 from runtime_ext.execution.session_start import (
     ExecutorName,
@@ -137,6 +138,37 @@ class Session(ModelSession):
             workers=workers,
             pin=pin,
         )
+
+    def over_callers_memory(self) -> Callable[..., None]:
+        """Return a function that runs the program over its caller's memory, without copies.
+
+        It takes the address of each input and then of each output, in order; where kernels may
+        read at these, :func:`runtime_ext.execution.buffers.fits_kernels` says. From then on neither
+        :meth:`set_input` nor :meth:`get_output` may be used.
+
+        Raises
+        ------
+        SessionError
+            If the program's dimensions are open, or an output has no memory of its own.
+        """
+        memory, executor = self._memory, self._executor
+        ports = (*self.inputs, *self.outputs)
+        buffers = {port.buffer for port in ports}
+        alone = len(buffers) == len(ports)
+        own = own_memory(self.program, self.outputs)
+        # Not at the top: an installation for GPUs may lack tvm-ffi.
+        from runtime_ext.execution.host_memory import HostMemory
+
+        if not isinstance(memory, HostMemory) or not alone or len(own) < len(self.outputs):
+            raise SessionError("the program does not run over its caller's memory")
+        place = memory.placement([port.buffer for port in ports])
+
+        def run(*addresses: int) -> None:
+            with self._one_thread:
+                place(*addresses)
+                executor.run()
+
+        return run
 
     def for_worker(self, workers: int) -> Session:
         """Open a session of the same program, kernels and constants for one of ``workers`` workers.

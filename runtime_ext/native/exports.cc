@@ -22,7 +22,7 @@
 namespace tvm_ios {
 
 // Raised whenever the meaning of an exported function changes; the Python side checks it.
-constexpr std::int64_t kInterface = 12;
+constexpr std::int64_t kInterface = 13;
 
 class ExecutorObj : public ffi::Object {
  public:
@@ -140,6 +140,28 @@ ffi::Function MakeExchange(ffi::Array<ffi::Array<ffi::Array<ffi::Tensor>>> pairs
       for (DLTensor* tensor : other) tensor->data = memory;
     }
   });
+}
+
+// A function of an address for each buffer, at which the buffers lie from then on: whoever calls it
+// keeps the memory there. A buffer is all tensors that lie in it; the function keeps these.
+ffi::Function MakePlacement(ffi::Array<ffi::Array<ffi::Tensor>> buffers) {
+  std::vector<std::vector<DLTensor*>> places;
+  for (const auto& buffer : buffers) {
+    places.emplace_back();
+    for (const ffi::Tensor& tensor : buffer) {
+      places.back().push_back(ffi::AnyView(tensor).cast<DLTensor*>());
+    }
+  }
+  return ffi::Function::FromPacked(
+      [buffers, places](ffi::PackedArgs addresses, ffi::Any*) {
+        if (static_cast<std::size_t>(addresses.size()) != places.size()) {
+          Misuse("there must be an address for each input and output");
+        }
+        for (std::size_t i = 0; i < places.size(); ++i) {
+          const auto address = addresses[static_cast<int>(i)].cast<std::int64_t>();
+          for (DLTensor* tensor : places[i]) tensor->data = reinterpret_cast<void*>(address);
+        }
+      });
 }
 
 // A program that is given as its files' texts, and how its user names its inputs and outputs: each
@@ -392,6 +414,7 @@ TVM_FFI_DLL_EXPORT_TYPED_FUNC(benchmark, Benchmark);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(profile, Profile);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(close, Close);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(make_exchange, MakeExchange);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(make_placement, MakePlacement);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(open_program, OpenProgram);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(shape_binder, ShapeBinder);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(time_program, Time);

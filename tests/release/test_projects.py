@@ -35,6 +35,8 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_runtime_is_the_same_with_fewer_requirements(document: dict[str, Any]) -> None:
     runtime = runtime_document(document)
+    assert "entry-points" in document["project"]
+    assert "entry-points" not in runtime["project"]
     ours, theirs = document["project"], runtime["project"]
     assert theirs["name"] == "tvm-ios-runtime"
     for key in ("version", "requires-python", "license", "scripts"):

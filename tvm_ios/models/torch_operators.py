@@ -23,6 +23,9 @@ def decompose(program: Any) -> Any:
 
     table = _table()
     lstm = torch.ops.aten.lstm.input
+    # Normalisation by the batch's own statistics, which the exporter translates wrongly.
+    training = torch.ops.aten._native_batch_norm_legit_functional.default
+    table[training] = decomposition_table[training]
     if any(node.target is lstm and _has_projection(node) for node in program.graph.nodes):
         table[lstm] = decomposition_table[lstm]
     if any(is_double(node) for node in program.graph.nodes):
@@ -89,6 +92,8 @@ def _table() -> dict[Any, Decomposition]:
         aten.sign.default: _sign,
         aten.signbit.default: _has_sign,
         aten.scaled_dot_product_attention.default: _attention,
+        aten._native_multi_head_attention.default: _multi_head_attention,
+        aten._transformer_encoder_layer_fwd.default: _encoder_layer,
         aten.avg_pool2d.default: partial(_average, 2),
         aten.avg_pool3d.default: partial(_average, 3),
         aten.adaptive_max_pool1d.default: partial(_adaptive_maximum, 1),
@@ -254,6 +259,83 @@ def _attention(
     if is_causal:
         return result
     return result.masked_fill((mask == -math.inf).all(-1, keepdim=True), 0)
+
+
+def _multi_head_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    width: int,
+    heads: int,
+    weight: Any,
+    bias: Any,
+    out_weight: Any,
+    out_bias: Any,
+    mask: Any = None,
+    need_weights: bool = True,
+    average_attn_weights: bool = True,
+    mask_type: int | None = None,
+) -> Any:
+    """Compute self-attention of several heads, which torch has in one operator for inference."""
+    import torch
+    from torch.nn.functional import linear
+
+    # As graphs have it; another attention's inputs are other nodes, which one product cannot read.
+    if query is not key or key is not value or need_weights:
+        return NotImplemented
+    batch, length, _ = query.shape
+    products = linear(query, weight, bias).unflatten(-1, (3, heads, width // heads))
+    query, key, value = products.permute(2, 0, 3, 1, 4).unbind()
+    if mask is not None:
+        # Masks of queries and keys, of keys alone, and of all.
+        shape = {0: (1, 1, length, length), 1: (batch, 1, 1, length)}.get(mask_type or 0)
+        mask = ~mask.to(torch.bool)
+        mask = mask if shape is None else mask.reshape(shape)
+    result = _attention(query, key, value, mask).transpose(1, 2).flatten(2)
+    return linear(result, out_weight, out_bias), query.new_empty(0)
+
+
+def _encoder_layer(
+    data: Any,
+    width: int,
+    heads: int,
+    weight: Any,
+    bias: Any,
+    out_weight: Any,
+    out_bias: Any,
+    use_gelu: bool,
+    norm_first: bool,
+    eps: float,
+    *rest: Any,
+    mask: Any = None,
+    mask_type: int | None = None,
+) -> Any:
+    """Compute a layer of a transformer's encoder, which torch has in one operator for inference."""
+    from torch.nn.functional import gelu, layer_norm, linear, relu
+
+    norms, inner, last = (rest[:2], rest[2:4]), rest[4:6], rest[6:8]
+    if rest[8:]:
+        mask, mask_type = rest[8:]
+
+    def normalised(value: Any, place: int) -> Any:
+        factor, shift = norms[place]
+        return layer_norm(value, (width,), factor, shift, eps)
+
+    def attended(value: Any) -> Any:
+        projections = weight, bias, out_weight, out_bias
+        result = _multi_head_attention(
+            value, value, value, width, heads, *projections, mask, False, True, mask_type
+        )
+        return result[0]
+
+    def transformed(value: Any) -> Any:
+        return linear((gelu if use_gelu else relu)(linear(value, *inner)), *last)
+
+    if norm_first:
+        data = data + attended(normalised(data, 0))
+        return data + transformed(normalised(data, 1))
+    data = normalised(data + attended(data), 0)
+    return normalised(data + transformed(data), 1)
 
 
 def _average(

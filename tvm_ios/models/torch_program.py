@@ -38,15 +38,30 @@ def onnx_from_torch(path: Path, shapes: Shapes) -> Any:
     archive = read_torch_archive(path)
     program = load_program(path, archive.content)
     _require_in_range(program, shapes)
-    results = _results(path, program, archive.outputs)
-    exported = _export(path, program)
-    _register_constants(exported.model.graph)
-    _require_the_same_every_run(path, exported)
-    _name_values(exported, results)
-    proto = exported.model_proto
+    proto = onnx_of_program(str(path), program, archive.outputs)
     if archive.conditions and program.range_constraints:
         proto.metadata_props.add(key=PROPERTY, value=json.dumps(archive.conditions))
     return proto
+
+
+def onnx_of_program(name: str, program: Any, outputs: Sequence[str]) -> Any:
+    """Return the ``onnx.ModelProto`` of a ``torch.export.ExportedProgram``, with names of outputs.
+
+    ``name`` stands for the program in messages. Raise ModelError if ONNX cannot express it.
+    """
+    from torch.export.graph_signature import InputKind, TensorArgument
+
+    results = _results(name, program, outputs)
+    inputs = [
+        spec.arg.name
+        for spec in program.graph_signature.input_specs
+        if spec.kind is InputKind.USER_INPUT and isinstance(spec.arg, TensorArgument)
+    ]
+    exported = _export(name, program)
+    _register_constants(exported.model.graph)
+    _require_the_same_every_run(name, exported)
+    _name_values(exported, inputs, results)
+    return exported.model_proto
 
 
 def exported_ranges(path: Path) -> dict[str, tuple[int | Range, ...]]:
@@ -112,18 +127,18 @@ def load_program(path: Path, content: bytes) -> Any:
             ) from error
 
 
-def _require_the_same_every_run(path: Path, exported: Any) -> None:
+def _require_the_same_every_run(name: str, exported: Any) -> None:
     import onnx_ir as ir
 
     if changed := list(exported.exported_program.graph_signature.buffers_to_mutate.values()):
         raise ModelError(
-            f"{path} changes its buffer {changed[0]!r} whenever it runs: take it as an input and "
+            f"{name} changes its buffer {changed[0]!r} whenever it runs: take it as an input and "
             "return the new value, which --state OUTPUT=INPUT keeps from run to run"
         )
     for node in ir.traversal.RecursiveGraphIterator(exported.model.graph):
         if node.op_type in RANDOM:
             raise ModelError(
-                f"{path} draws random numbers ({node.name}), which are others in every run: give "
+                f"{name} draws random numbers ({node.name}), which are others in every run: give "
                 "them to the model as an input"
             )
 
@@ -140,7 +155,7 @@ def _register_constants(graph: Any) -> None:
                 graph.register_initializer(value)
 
 
-def _export(path: Path, program: Any) -> Any:
+def _export(name: str, program: Any) -> Any:
     import torch
 
     try:
@@ -152,7 +167,7 @@ def _export(path: Path, program: Any) -> Any:
                 custom_translation_table=exact_numbers(),
             )
     except Exception as error:
-        raise ModelError(_refusal(path, error)) from error
+        raise ModelError(_refusal(name, error)) from error
 
 
 @contextlib.contextmanager
@@ -171,16 +186,16 @@ def _quietly() -> Generator[None, None, None]:
             logger.setLevel(level)
 
 
-def _refusal(path: Path, error: BaseException) -> str:
+def _refusal(name: str, error: BaseException) -> str:
     """Return an error message that names the operator on which torch's exporter failed."""
     while error.__cause__ is not None:
         if found := re.search(r"target=torch\.ops\.\w+\.(\w+)\.\w+", str(error)):
             return (
-                f"operator {found[1]} of {path} is one that torch's exporter to ONNX does not "
+                f"operator {found[1]} of {name} is one that torch's exporter to ONNX does not "
                 "write: write the model without it"
             )
         error = error.__cause__
-    return f"torch's exporter to ONNX refuses {path}: {_reason(error)}"
+    return f"torch's exporter to ONNX refuses {name}: {_reason(error)}"
 
 
 def _reason(error: BaseException) -> str:
@@ -188,7 +203,7 @@ def _reason(error: BaseException) -> str:
     return (" ".join(said.split()) or repr(error))[:300]
 
 
-def _results(path: Path, program: Any, names: Sequence[str]) -> dict[str, Any]:
+def _results(name: str, program: Any, names: Sequence[str]) -> dict[str, Any]:
     """Return the types of the outputs by name, without those that are None."""
     from torch.export.graph_signature import OutputKind
 
@@ -200,29 +215,23 @@ def _results(path: Path, program: Any, names: Sequence[str]) -> dict[str, Any]:
         if spec.kind is OutputKind.USER_OUTPUT
     ]
     kinds: dict[str, Any] = {}
-    for name, value in zip(names, results, strict=True):
+    for output, value in zip(names, results, strict=True):
         if value is None:
             continue
         kind = getattr(getattr(value, "meta", {}).get("val"), "dtype", None)
         if kind is None:
-            raise ModelError(f"output {name!r} of {path} is no tensor: return tensors alone")
-        kinds[name] = kind
+            raise ModelError(f"output {output!r} of {name} is no tensor: return tensors alone")
+        kinds[output] = kind
     return kinds
 
 
-def _name_values(exported: Any, results: Mapping[str, Any]) -> None:
+def _name_values(exported: Any, inputs: Sequence[str], results: Mapping[str, Any]) -> None:
     """Give inputs and outputs the names and types that they have in torch."""
     import onnx_ir as ir
     from onnx_ir.passes.common import NameFixPass
     from onnx_ir.tensor_adapters import from_torch_dtype
-    from torch.export.graph_signature import InputKind, TensorArgument
 
     graph = exported.model.graph
-    inputs = [
-        spec.arg.name
-        for spec in exported.exported_program.graph_signature.input_specs
-        if spec.kind is InputKind.USER_INPUT and isinstance(spec.arg, TensorArgument)
-    ]
     for value, name in zip(graph.inputs, inputs, strict=True):
         value.name = name
     for place, (name, kind) in enumerate(results.items()):
