@@ -245,6 +245,8 @@ def test_units_have_other_forms_in_a_box_where_these_are_faster(
 ) -> None:
     _timed_as(monkeypatch, "", "", "winograd-4")
     monkeypatch.setattr("tvm_ios.api.range_schedules._faster", _faster_at_the_most_extents)
+    # Fast runs of tests search at fewer.
+    monkeypatch.setattr("tvm_ios.api.range_schedules._SEARCHED", 9)
     options = _options(lanes, policies=("sequential",))
     result = optimize_range(convolutions, IMAGES, tmp_path / "out", options)
     assert result.forms == {}
