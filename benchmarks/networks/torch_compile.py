@@ -127,7 +127,7 @@ def compiled(network: str, backend: str, lanes: int) -> tuple[Callable[[], Any],
 
 
 def child(what: str, network: str, lanes: int, rounds: int) -> dict[str, Any]:
-    """What a process measures: the first call of a backend, or all of them in turn."""
+    """Return the measurements of a process: of a backend's first call, or of all in turn."""
     if what != "in turn":
         call, version = compiled(network, what, lanes)
         begin = time.perf_counter()

@@ -38,7 +38,7 @@ class OpenConstant(Protocol):
 
     @property
     def table(self) -> Array:
-        """What a program holds."""
+        """The array that a program holds, from which :meth:`bindings` make the constant."""
         ...
 
     def bindings(self, variable: Any, table: Any, extents: Sequence[int]) -> list[Any]:

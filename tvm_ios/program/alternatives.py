@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tvm_ios.program.happens_before import ordered_launches
-from tvm_ios.program.program import Alternative, Launch, Program, ProgramError, Role, Wait
+from tvm_ios.program.program import (
+    Alternative,
+    Buffer,
+    Launch,
+    Program,
+    ProgramError,
+    Role,
+    Wait,
+)
 
 #: For each symbol the least and the most values in a box of shapes.
 Box = Mapping[str, tuple[int, int]]
@@ -29,35 +37,7 @@ def with_lanes_of(program: Program, other: Program) -> tuple[Program, Lanes]:
     brings its constants and scratch along. Raise ProgramError if the programs have other units or
     tensors.
     """
-    ours, theirs = _calls(program), _calls(other)
-    if ours.keys() != theirs.keys():
-        raise ProgramError("the lanes are of other units")
-    buffers: dict[int, int] = {}
-    for unit, calls in theirs.items():
-        if [symbol for symbol, _ in calls] != [symbol for symbol, _ in ours[unit]]:
-            continue
-        for (_, there), (_, here) in zip(calls, ours[unit], strict=True):
-            for one, number in zip(there, here, strict=True):
-                if buffers.setdefault(one, number) != number:
-                    raise ProgramError(f"the lanes give unit {unit!r} other buffers")
-    every = list(program.buffers)
-    number_of = {buffer.name: number for number, buffer in enumerate(every)}
-    for number, buffer in enumerate(other.buffers):
-        if number in buffers:
-            continue
-        same = number_of.get(buffer.name)
-        if buffer.role is Role.SCRATCH or same is None:
-            if buffer.role not in (Role.SCRATCH, Role.CONSTANT):
-                raise ProgramError(f"the lanes are of another tensor, {buffer.name!r}")
-            name = buffer.name
-            while name in number_of:
-                name += "~"
-            number_of[name] = buffers[number] = len(every)
-            every.append(replace(buffer, name=name))
-        elif every[same].role is buffer.role and every[same].type.is_same(buffer.type):
-            buffers[number] = same
-        else:
-            raise ProgramError(f"the lanes have another buffer {buffer.name!r}")
+    buffers, every = _placed_buffers(program, other)
     pairs = ((each.kernels, each.uses) for each in (other, program))
     uses = {symbol: use for kernels, of in pairs for symbol, use in zip(kernels, of, strict=True)}
     symbols = dict.fromkeys((*program.kernels, *other.kernels))
@@ -82,6 +62,40 @@ def with_lanes_of(program: Program, other: Program) -> tuple[Program, Lanes]:
         buffers=tuple(every),
     )
     return grown, lanes
+
+
+def _placed_buffers(program: Program, other: Program) -> tuple[dict[int, int], list[Buffer]]:
+    """Return the numbers that another program's buffers have in this one, and all buffers then."""
+    ours, theirs = _calls(program), _calls(other)
+    if ours.keys() != theirs.keys():
+        raise ProgramError("the lanes are of other units")
+    buffers: dict[int, int] = {}
+    for unit, calls in theirs.items():
+        if [symbol for symbol, _ in calls] != [symbol for symbol, _ in ours[unit]]:
+            continue
+        for (_, there), (_, here) in zip(calls, ours[unit], strict=True):
+            for one, number in zip(there, here, strict=True):
+                if buffers.setdefault(one, number) != number:
+                    raise ProgramError(f"the lanes give unit {unit!r} other buffers")
+    every = list(program.buffers)
+    number_of = {buffer.name: number for number, buffer in enumerate(every)}
+    for number, buffer in enumerate(other.buffers):
+        if number in buffers:
+            continue
+        same = None if buffer.role is Role.SCRATCH else number_of.get(buffer.name)
+        if same is not None:
+            if every[same].role is not buffer.role or not every[same].type.is_same(buffer.type):
+                raise ProgramError(f"the lanes have another buffer {buffer.name!r}")
+            buffers[number] = same
+            continue
+        if buffer.role not in (Role.SCRATCH, Role.CONSTANT):
+            raise ProgramError(f"the lanes are of another tensor, {buffer.name!r}")
+        name = buffer.name
+        while name in number_of:
+            name += "~"
+        number_of[name] = buffers[number] = len(every)
+        every.append(replace(buffer, name=name))
+    return buffers, every
 
 
 def _calls(program: Program) -> dict[str, list[tuple[str, tuple[int, ...]]]]:

@@ -120,7 +120,7 @@ def transformed_weights(weight: Array, outputs: int) -> Array:
     """Transform a filter's taps (the last axes) to a tile's products, in float64, rounded once."""
     axes = filterings(outputs, weight.shape[2:])
     rows, columns = (np.array(axis.weights, np.float64) for axis in axes)
-    # One product of matrices, because einsum takes ten times as long.
+    # One product of matrices, because einsum takes three times as long.
     taps = weight.reshape(-1, rows.shape[1] * columns.shape[1]).astype(np.float64)
     result = (taps @ np.kron(rows, columns).T).astype(weight.dtype)
     return result.reshape(*weight.shape[:2], len(rows), len(columns))

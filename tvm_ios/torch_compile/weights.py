@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import weakref
 from collections.abc import Sequence
 from typing import Any
+
+from runtime_ext.execution.buffers import content_key
 
 
 class Snapshot:
@@ -43,10 +44,9 @@ def _states(tensors: Sequence[Any]) -> list[tuple[int, int]]:
 
 
 def content_digest(tensor: Any) -> str:
-    """Return the SHA-256 of a tensor's type, shape and content."""
+    """Return a tensor's type and shape, with the hash of its content."""
     import torch
 
-    plain = tensor.detach().contiguous()
-    digest = hashlib.sha256(f"{plain.dtype}{list(plain.shape)}".encode())
-    digest.update(plain.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+    # NumPy has not all types of torch.
+    content = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return f"{tensor.dtype}{list(tensor.shape)} {content_key(content)}"

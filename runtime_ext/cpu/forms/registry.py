@@ -25,13 +25,12 @@ def promising_plans(
 
     Products that integers compute exactly are in no form that rounds.
     """
-    is_exact = bool(INTEGERS.promising(source, space))
-    return {
-        name: plan
-        for form in _fitting(source)
-        if form.kind not in without and not (is_exact and form is WINOGRAD)
-        for name, plan in form.promising(source, space).items()
-    }
+    exact = INTEGERS.promising(source, space)
+    plans: dict[str, UnitPlan] = {}
+    for form in _fitting(source):
+        if form.kind not in without and not (exact and form is WINOGRAD):
+            plans |= exact if form is INTEGERS else form.promising(source, space)
+    return plans
 
 
 def form_writers() -> dict[type[FormKernel], Writer]:
