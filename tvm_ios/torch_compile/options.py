@@ -1,4 +1,5 @@
 """Options of the backend, as ``torch.compile(options={...})`` gives them."""
+# pyright: basic, reportMissingImports=warning
 
 from __future__ import annotations
 
