@@ -13,7 +13,7 @@ from typing import Any
 import onnx
 import tvm
 from tvm import relax
-from tvm.relax.frontend.onnx import from_onnx
+from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
 from relay_passes.dialect import DialectError
 from relay_passes.ir_dump import IMPORTED, write_ir
@@ -23,7 +23,7 @@ from relay_passes.relax.expressions import unprinted
 from relay_passes.relax.onnx_converters import converters, more_converters
 from runtime_ext.ir_form import NODE_NAMES, OUTPUT_NAMES
 from runtime_ext.native_library import load_native_library
-from tvm_ios.onnx.edit import node_text
+from tvm_ios.onnx.edit import node_text, opset_of
 from tvm_ios.onnx.file import input_shapes
 
 
@@ -40,11 +40,12 @@ def import_onnx(model: onnx.ModelProto, dump_ir: Path | None = None) -> tvm.IRMo
     said = io.StringIO()
     # The importer prints the operator at which it fails to standard output, like a result.
     with warnings.catch_warnings(), contextlib.redirect_stdout(said), more_converters():
-        # It also checks models strictly and only warns; the simplifier has checked already.
         warnings.simplefilter("ignore")
         try:
-            # Inputs keep their names, also those that are no identifiers.
-            module = from_onnx(model, input_shapes(model), sanitize_input_names=False)
+            # Inputs keep their names, also those that are no identifiers. Its ``from_onnx`` checks
+            # the model again, for which it copies all weights.
+            importer = ONNXGraphImporter(input_shapes(model), "float32", sanitize=False)
+            module = importer.from_onnx(model.graph, opset_of(model))
         except Exception as error:
             # TVM warns when unfinished functions are freed: let it do so before our message.
             traceback.clear_frames(error.__traceback__)

@@ -233,10 +233,10 @@ def test_units_have_the_form_that_is_fastest_in_the_range(
 
 
 def _faster_at_the_most_extents(
-    built: Any, candidates: Any, cells: Any, *_: Any, **others: Any
+    built: Any, candidates: Any, contests: Any, *_: Any, **others: Any
 ) -> list[dict[int, PairedRatio]]:
     ratios = dict.fromkeys(range(len(candidates)), PairedRatio(0.5, 0.4, 0.6, 9))
-    return [ratios if set(cell.point.values()) == {64} else {} for cell in cells]
+    return [ratios if set(cell.point.values()) == {64} else {} for cell, _ in contests]
 
 
 @pytest.mark.parametrize("lanes", [1, 2])

@@ -26,6 +26,7 @@ from tvm_ios.progress import Progress
 from tvm_ios.schedule.first_difference import kinds
 from tvm_ios.shapes.extent import Symbol, at_values
 from tvm_ios.shapes.fitting import Values
+from tvm_ios.shapes.ranges import typical_shapes
 
 if TYPE_CHECKING:
     from relay_passes.relax.open_search import OpenSearch
@@ -85,7 +86,7 @@ def reference_at(
 
     is_torch = read.source.form is Form.TORCH
     # Indices that count from the end are ONNX's alone.
-    samples += [] if is_torch else _edges(read, built, points)
+    samples += [] if is_torch else _edges(read, built)
     progress("computing the reference", 0, 1)
     original = read.source.path if is_torch else read.proto
     expected = expected_outputs(
@@ -154,13 +155,13 @@ class _Sequential:
         self.built = self._opened.build()
 
 
-def _edges(read: OpenModel, built: BuiltModel, points: Sequence[Values]) -> list[Sample]:
-    """Return samples with infinities, ties and last indices, at two shapes."""
+def _edges(read: OpenModel, built: BuiltModel) -> list[Sample]:
+    """Return samples with infinities, ties and last indices, at the least and a middle shape."""
     from tvm_ios.models.load import simplified
     from tvm_ios.onnx.edge_inputs import edge_inputs
 
     samples: list[Sample] = []
-    for point in (points[0], points[-1]):
+    for point in typical_shapes(built.program.symbols)[:2]:
         shapes = {name: at_values(shape, point) for name, shape in read.shapes.items()}
         simple = simplified(replace(read.source, shapes=shapes), read.proto)
         edges = edge_inputs(simple.model, inputs_at(built, point), infinities=True)

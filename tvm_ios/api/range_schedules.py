@@ -26,7 +26,7 @@ from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.named_kernels import units_by_kernel
 from tvm_ios.shapes.extent import Symbol, unequal_if_undecided
 from tvm_ios.shapes.fitting import Values
-from tvm_ios.shapes.ranges import typical_values
+from tvm_ios.shapes.ranges import typical_shapes, typical_values
 
 if TYPE_CHECKING:
     from relay_passes.relax.open_search import OpenSearch
@@ -39,9 +39,10 @@ _LOGGER = logging.getLogger(__name__)
 RANGE_POLICIES = ("sequential", "ios-parallel", "rammer", "ios-holistic")
 #: Points at which schedules are searched, and schedules that a program has besides the sequential
 #: one, at most.
-_SEARCHED, _KEPT = 6, 3
-#: Where the sequential program takes longer, its units fill the lanes: nothing is searched.
-_LONGEST_SECONDS = 0.1
+_SEARCHED, _KEPT = 3, 3
+#: Where the sequential program takes longer, its units fill the lanes: nothing is searched. Where
+#: it takes longer than the second, only programs that were found there are timed.
+_LONGEST_SECONDS, _LONG_SECONDS = 0.1, 0.03
 #: Contests at a point: of all programs, and of the kept ones; and the least seconds of a sample.
 _SELECTION = replace(SELECTION, rounds=20, seconds=1.0)
 _CONFIRMATION = replace(CONFIRMATION, rounds=20, seconds=1.5)
@@ -116,25 +117,32 @@ def with_range_schedules(
     sessions of their own, and have the boxes of shapes at whose points they are surely faster.
     After the time limit of ``clock`` no further point is searched or timed.
     """
-    cells = cells_of(built.program.symbols)
+    symbols = built.program.symbols
     with closing(built.session()) as session:
-        cells = [
-            cell
-            for cell in cells
-            if _seconds(session, inputs_at(built, cell.point)) < _LONGEST_SECONDS
-        ]
-    candidates = _found(built, opened, policies, _spread(cells), clock, progress)
-    time = partial(_faster, built, clock=clock, progress=progress)
-    faster = time(candidates, cells, _SELECTION)
-    kept = [candidates[number] for number in most_useful(faster)]
+        timed = [(_seconds(session, inputs_at(built, c.point)), c) for c in cells_of(symbols)]
+    timed = [(seconds, cell) for seconds, cell in timed if seconds < _LONGEST_SECONDS]
+    points = _searched(timed, typical_shapes(symbols))
+    candidates = _found(built, opened, policies, points, clock, progress)
+    time = partial(_faster, built, candidates, clock=clock, progress=progress)
+    contests = [
+        (cell, [n for n, c in enumerate(candidates) if s < _LONG_SECONDS or c.point == cell.point])
+        for s, cell in timed
+    ]
+    faster = time(contests, _SELECTION)
+    kept = most_useful(faster)
     if not kept:
         return built, ()
-    cells = [cell for cell, ratios in zip(cells, faster, strict=False) if ratios]
-    confirmed = list(zip(cells, time(kept, cells, _CONFIRMATION), strict=False))
+    contests = [
+        (cell, [number for number in kept if number in ratios])
+        for (cell, _), ratios in zip(contests, faster, strict=False)
+    ]
+    cells = [cell for cell, _ in contests]
+    confirmed = list(zip(cells, time(contests, _CONFIRMATION), strict=False))
     schedules: list[KeptSchedule] = []
     others: list[tuple[Box, Lanes]] = []
     program, constants = built.program, dict(built.constants)
-    for number, candidate in enumerate(kept):
+    for number in kept:
+        candidate = candidates[number]
         won = [(c, ratios[number]) for c, ratios in confirmed if _surely_fastest(ratios) == number]
         if not won:
             continue
@@ -264,7 +272,7 @@ def _schedules_at(search: Search, policies: Sequence[str]) -> dict[str, Any]:
 def _faster(
     built: BuiltModel,
     candidates: Sequence[_Candidate],
-    cells: Sequence[Cell],
+    contests: Sequence[tuple[Cell, Sequence[int]]],
     rules: Rules,
     *,
     clock: Clock,
@@ -272,28 +280,31 @@ def _faster(
 ) -> list[dict[int, PairedRatio]]:
     """Return for each cell the programs that may be faster at its point, with the ratios.
 
-    After the time limit there are none of further cells.
+    ``contests`` has cells and the numbers of the candidates that are timed there. After the time
+    limit there are none of further cells.
     """
     faster: list[dict[int, PairedRatio]] = []
     with ExitStack() as stack:
-        sessions = [
-            stack.enter_context(closing(model.session()))
-            for model in (built, *(candidate.model for candidate in candidates))
-        ]
-        for number, cell in enumerate(cells):
-            progress("timing schedules", number, len(cells))
+
+        def session(model: BuiltModel) -> Any:
+            return stack.enter_context(closing(model.session()))
+
+        ours = session(built)
+        numbers = sorted({number for _, numbers in contests for number in numbers})
+        sessions = {number: session(candidates[number].model) for number in numbers}
+        for place, (cell, numbers) in enumerate(contests):
+            progress("timing schedules", place, len(contests))
             if clock.left <= 0:
                 break
-            for session in sessions:
-                session.set_input(**inputs_at(built, cell.point))
-            runners = {str(place): _runner(session) for place, session in enumerate(sessions)}
-            samples = run_in_turn(runners, rules)
+            inputs = inputs_at(built, cell.point)
+            runners = {str(n): _runner(sessions[n], inputs) for n in numbers}
+            samples = run_in_turn({"": _runner(ours, inputs), **runners}, rules) if runners else {}
             ratios: dict[int, PairedRatio] = {}
-            for place in range(len(candidates)):
-                pairs = zip(samples[str(place + 1)], samples["0"], strict=False)
-                ratios[place] = paired_ratio(*zip(*pairs, strict=True))
+            for number in numbers:
+                pairs = zip(samples[str(number)], samples[""], strict=False)
+                ratios[number] = paired_ratio(*zip(*pairs, strict=True))
             faster.append({n: r for n, r in ratios.items() if r.median < 1 - WORTHWHILE})
-        progress("timing schedules", len(cells), len(cells))
+        progress("timing schedules", len(contests), len(contests))
     return faster
 
 
@@ -333,18 +344,22 @@ def _surely_fastest(ratios: Mapping[int, PairedRatio]) -> int | None:
     return min(sure, key=lambda number: sure[number], default=None)
 
 
-def _spread(cells: Sequence[Cell]) -> list[Values]:
-    """Return the points at which schedules are searched: all, or some that lie far apart."""
-    step = max(1, -(-len(cells) // _SEARCHED))
-    return [cell.point for cell in cells[::step]]
+def _searched(timed: Sequence[tuple[float, Cell]], typical: Sequence[Values]) -> Sequence[Values]:
+    """Return the points at which schedules are searched, of cells with the seconds of a run.
+
+    They are the typical shapes, at which forms of units were timed, and then the slowest points.
+    """
+    slowest = [cell.point for _, cell in sorted(timed, key=lambda each: -each[0])]
+    return sorted(slowest, key=lambda point: point not in typical)[:_SEARCHED]
 
 
-def _runner(session: Any) -> Callable[[], float]:
-    session.run()
-    runs = max(1, round(_SAMPLE_SECONDS / session.benchmark(1, 1)[0]))
+def _runner(session: Any, inputs: Mapping[str, Any]) -> Callable[[], float]:
+    runs = max(1, round(_SAMPLE_SECONDS / _seconds(session, inputs)))
     return lambda: session.benchmark(runs, 1)[0]
 
 
 def _seconds(session: Any, inputs: Mapping[str, Any]) -> float:
-    session.run(**inputs)
-    return session.benchmark(1, 1)[0]
+    """Return the seconds of a run; of the first one, if it takes so long that it tells enough."""
+    session.set_input(**inputs)
+    (first,) = session.benchmark(1, 1)
+    return first if first > 3 * _LONGEST_SECONDS else session.benchmark(1, 1)[0]

@@ -29,10 +29,11 @@ from tvm_ios.api.range_schedules import (
 from tvm_ios.clock import Clock
 from tvm_ios.errors import MemoryBudgetError, UserError
 from tvm_ios.files.byte_sizes import size_text
+from tvm_ios.program.program import in_box
 from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.first_difference import kinds
 from tvm_ios.schedule.named_kernels import units_by_kernel
-from tvm_ios.shapes.extent import Symbol, symbols_in
+from tvm_ios.shapes.extent import symbols_in
 from tvm_ios.shapes.fitting import Values, values_text
 from tvm_ios.shapes.ranges import Range, Ranges, typical_shapes
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from relay_passes.relax.open_search import OpenSearch
     from relay_passes.relax.open_units import OpenModel
     from runtime_ext.execution.built_model import BuiltModel
+    from tvm_ios.contest.outputs import Reference
     from tvm_ios.models.source import AnyModel
 
 #: Samples of a time, seconds of each, and of all at one point.
@@ -200,11 +202,13 @@ def optimize_range(
         built = _within_budget(built, opened, options.memory_budget)
     ranges_of = {s.name: str(Range(s.least, s.most)) for s in symbols}
 
-    def checked(built: BuiltModel) -> tuple[float | None, tuple[TimedPoint, ...]]:
+    def checked(
+        built: BuiltModel, reference: Reference, typical: Sequence[Values]
+    ) -> tuple[float | None, tuple[TimedPoint, ...]]:
         with closing(built.session()) as session:
             error = verified(session, reference, progress)
             clock.lap("verify")
-            points = _timed(built, session, symbols, progress)
+            points = _timed(built, session, typical, progress)
             clock.lap("time")
         return error, points
 
@@ -227,7 +231,7 @@ def optimize_range(
         clock.lap("save")
         return path
 
-    error, points = checked(built)
+    error, points = checked(built, reference, typical)
     executable = None
     if isinstance(output, Path):
         # It is there if the search is interrupted.
@@ -236,7 +240,16 @@ def optimize_range(
     built, schedules = _scheduled(built, opened, options, clock, progress)
     clock.lap("schedule")
     if schedules:
-        error, points = checked(built)
+        # Elsewhere the program is that of before.
+        def is_new(at: Values) -> bool:
+            return any(in_box(box, at) for each in schedules for box in each.boxes)
+
+        new = [s for at, s in zip(compared, reference.samples, strict=False) if is_new(at)]
+        new += reference.samples[len(compared) :]
+        worse, again = checked(built, replace(reference, samples=new), [*filter(is_new, typical)])
+        error = None if error is None or worse is None else max(error, worse)
+        timed = {str(point.values): point for point in (*points, *again)}
+        points = tuple(timed.values())
     if schedules or executable is None:
         executable = saved(built, points, schedules)
     return RangeResult(
@@ -357,19 +370,20 @@ def _scheduled(
 
 
 def _timed(
-    built: BuiltModel, session: Any, symbols: Sequence[Symbol], progress: Progress
+    built: BuiltModel, session: Any, points: Sequence[Values], progress: Progress
 ) -> tuple[TimedPoint, ...]:
-    """Return the times at the least, a middle and the largest extent of each symbol."""
+    """Return the times of a program at some shapes."""
     plan = built.memory.open_plan
     assert plan is not None
-    points = typical_shapes(symbols)
     timed: list[TimedPoint] = []
     for number, point in enumerate(points):
         progress("timing", number, len(points))
-        session.run(**inputs_at(built, point))
-        (once,) = session.benchmark(1, 1)
-        repeat = max(1, min(_SAMPLES, int(_POINT_SECONDS / once)))
-        seconds = session.benchmark(max(1, int(_SAMPLE_SECONDS / once)), repeat)
+        session.set_input(**inputs_at(built, point))
+        seconds = session.benchmark(1, 1)
+        if seconds[0] < _POINT_SECONDS:
+            (once,) = session.benchmark(1, 1)
+            repeat = max(1, min(_SAMPLES, int(_POINT_SECONDS / once)))
+            seconds = session.benchmark(max(1, int(_SAMPLE_SECONDS / once)), repeat)
         nbytes = plan.at(built.program, point).nbytes
         timed.append(TimedPoint(point, statistics.median(seconds), nbytes))
     progress("timing", len(points), len(points))

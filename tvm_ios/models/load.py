@@ -6,6 +6,7 @@ reported without delay.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -40,11 +41,25 @@ class SimplifiedModel:
 
     #: The simplified model, without the tail.
     model: onnx.ModelProto
-    #: The model as written, with static input shapes. If there is a tail, only the part before it,
-    #: which may have its constants folded and its quantised operators in floats.
-    written: onnx.ModelProto
-    #: The end of the model whose shapes depend on the data, or None.
+    #: The model that was read, and the shapes of its inputs.
+    original: onnx.ModelProto
+    shapes: Mapping[str, Sequence[int]]
+    #: The part before the tail, with its constants folded, and the end of the model whose shapes
+    #: depend on the data; None if there is none.
+    head: onnx.ModelProto | None = None
     tail: Tail | None = None
+
+    @property
+    def written(self) -> onnx.ModelProto:
+        """The model as written, with static input shapes.
+
+        If there is a tail, only the part before it, which may have its constants folded and its
+        quantised operators in floats.
+        """
+        from tvm_ios.onnx.as_written import beginning_as_written, with_static_inputs
+
+        whole = with_static_inputs(self.original, self.shapes)
+        return whole if self.head is None else beginning_as_written(whole, self.head)
 
 
 def simplified(
@@ -61,7 +76,6 @@ def simplified(
     InputShapeError if shapes are missing, GraphError if it cannot be scheduled.
     """
     from tvm_ios.models.torch_conditions import require_conditions
-    from tvm_ios.onnx.as_written import beginning_as_written, with_static_inputs
     from tvm_ios.onnx.known_shapes import known_shapes
     from tvm_ios.onnx.simplify import before_tail, simplify
     from tvm_ios.onnx.supported import require_supported, require_tensors
@@ -73,7 +87,7 @@ def simplified(
     try:
         simple = simplify(model, shapes, cells=cells, is_open=is_open, keep_shaped=keep_shaped)
         require_supported(source.name, simple)
-        return SimplifiedModel(simple, with_static_inputs(model, shapes))
+        return SimplifiedModel(simple, model, shapes)
     except GraphError:
         # The parts would be compared with the exported model, not with what torch computes.
         cut = None if source.form is Form.TORCH else before_tail(model, shapes)
@@ -87,8 +101,7 @@ def simplified(
     head, tail = cut
     simple = simplify(head, cells=cells)
     require_supported(source.name, simple)
-    written = beginning_as_written(with_static_inputs(model, shapes), head)
-    return SimplifiedModel(simple, written, tail)
+    return SimplifiedModel(simple, model, shapes, head, tail)
 
 
 def read_model(source: ModelSource) -> onnx.ModelProto:
