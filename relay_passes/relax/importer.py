@@ -27,10 +27,13 @@ from tvm_ios.onnx.edit import node_text, opset_of
 from tvm_ios.onnx.file import input_shapes
 
 
-def import_onnx(model: onnx.ModelProto, dump_ir: Path | None = None) -> tvm.IRModule:
+def import_onnx(
+    model: onnx.ModelProto, dump_ir: Path | None = None, *, named: bool = True
+) -> tvm.IRModule:
     """Convert a simplified model to a canonical Relax module with weights as constants.
 
     The module before it is canonicalised is written into the folder ``dump_ir``, if there is one.
+    It has the names of the model's nodes if ``named``.
 
     Raise DialectError, which names the operator or output, if TVM's importer does not support the
     model or misreads it.
@@ -51,12 +54,12 @@ def import_onnx(model: onnx.ModelProto, dump_ir: Path | None = None) -> tvm.IRMo
             traceback.clear_frames(error.__traceback__)
             reason = " ".join(str(error).strip().split("\n")[-1].split()) or repr(error)
             raise DialectError(_refusal(model, said.getvalue(), reason)) from error
-    names = [output.name for output in model.graph.output]
-    named = module.with_attrs(
-        {OUTPUT_NAMES: json.dumps(names), NODE_NAMES: unprinted(node_names(model))}
-    )
-    write_ir(dump_ir, IMPORTED, named)
-    canonical = canonicalise(named)
+    names: dict[str, Any] = {OUTPUT_NAMES: json.dumps([o.name for o in model.graph.output])}
+    if named:
+        names[NODE_NAMES] = unprinted(node_names(model))
+    module = module.with_attrs(names)
+    write_ir(dump_ir, IMPORTED, module)
+    canonical = canonicalise(module)
     _require_declared_outputs(model, canonical)
     return canonical
 

@@ -113,7 +113,9 @@ def load_open_model(
             raise OpenExtentError(
                 f"{simple.tail.sentence}: only a model whose whole runs in the program has a range"
             )
-        prepared = prepare_canonical(import_onnx(simple.model), source.name)
+        # Names are those of the first shape.
+        module = import_onnx(simple.model, named=not first)
+        prepared = prepare_canonical(module, source.name)
         require_numpy_types(prepared)
         graph, schedule = prepared.units, sequential_schedule(prepared.units)
         if not first:

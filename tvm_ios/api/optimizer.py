@@ -25,6 +25,7 @@ from tvm_ios.errors import MemoryBudgetError, SearchError
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.models.source import AnyModel
 from tvm_ios.policies.registry import tried_policies
+from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.program.bfloat16 import computed_precision, rounded_units
 from tvm_ios.program.program_json import program_to_json
 from tvm_ios.progress import Progress, silent
@@ -108,11 +109,12 @@ def _timer_of(options: Options) -> Timer:
 
 
 def _save_first(job: Job, timer: Timer, output: Path | Destination | None) -> Job:
-    """Save the sequential program once its outputs are right, before others are searched.
+    """Save the sequential program of default kernels, then of the fastest, before others are tried.
 
-    It is there if the work is interrupted, and the program that is kept replaces it. Return the job
-    with the outputs that programs must compute. Only programs that run here on a CPU are saved so,
-    only as executables of their own, and not if nothing else is tried.
+    Their outputs are right. They are there if the work is interrupted, and the program that is kept
+    replaces them. Return the job with the outputs that programs must compute. Only programs that
+    run here on a CPU are saved so, only as executables of their own, and not if nothing else is
+    tried.
     """
     if not isinstance(timer, LocalTimer) or not isinstance(output, Path):
         return job
@@ -120,13 +122,23 @@ def _save_first(job: Job, timer: Timer, output: Path | Destination | None) -> Jo
     is_last = options.policies == ("sequential",) and job.given is None and not options.beside_tvm
     if is_last or not job.on_cpu or options.memory_budget is not None:
         return job
-    found, _ = find_schedules(job.module, ("sequential",), timer.search(job), None)
-    schedules = {policy: each.schedule for policy, each in found.items()}
-    timed = timer.first(job, build_candidates(job.module, schedules, job.report))
-    _save(job, timer, timed, _Chosen(None, {}, ()), output)
-    interrupts.note(f"{output} has the program of one unit after another")
+
+    def saved(job: Job, candidates: Candidates) -> Job:
+        timed = timer.first(job, candidates)
+        _save(job, timer, timed, _Chosen(None, {}, ()), output)
+        interrupts.note(f"{output} has the program of one unit after another")
+        return replace(job, reference=timed.reference)
+
+    # Forms of units take as long to compile and to time as the rest until then.
+    default = sequential_schedule(job.module.graph)
+    job = saved(job, _only(job, "sequential", {"sequential": default}))
     job.clock.lap("first")
-    return replace(job, reference=timed.reference)
+    found, _ = find_schedules(job.module, ("sequential",), timer.search(job), None)
+    fastest = found["sequential"].schedule
+    if (fastest.stages, fastest.kernels) != (default.stages, default.kernels):
+        job = saved(job, build_candidates(job.module, {"sequential": fastest}, job.report))
+        job.clock.lap("second")
+    return job
 
 
 @dataclass(frozen=True)
@@ -175,12 +187,16 @@ def _build(job: Job, searched: _Searched) -> Candidates:
     schedules = searched.schedules
     if job.options.is_measured or job.options.memory_budget is not None:
         return build_candidates(job.module, schedules, job.report, job.clock)
-    fastest = min(schedules, key=lambda policy: schedules[policy].latency)
+    return _only(job, min(schedules, key=lambda policy: schedules[policy].latency), schedules)
+
+
+def _only(job: Job, policy: str, schedules: Mapping[str, Schedule]) -> Candidates:
+    """Build the program of one policy's schedule; no form of a unit is timed."""
 
     def compiling(done: int, total: int) -> None:
         job.report("compiling kernels", done, total)
 
-    return Candidates(schedules, {fastest: job.module.build(schedules[fastest], compiling)})
+    return Candidates(schedules, {policy: job.module.build(schedules[policy], compiling)})
 
 
 @dataclass(frozen=True)

@@ -204,11 +204,11 @@ def _other_structure(one: OpGraph, other: OpGraph) -> str | None:
     """Return how two graphs differ in more than numbers, or None."""
     for ours, theirs in zip(one.operators, other.operators, strict=False):
         if ours.kind != theirs.kind:
-            return f"there is {theirs.kind!r} ({theirs.name!r}) where there was {ours.kind!r}"
+            return f"there is {theirs.kind!r} where there was {ours.kind!r} ({ours.name!r})"
         if (ours.inputs, ours.outputs) != (theirs.inputs, theirs.outputs):
-            return f"operator {theirs.name!r} ({theirs.kind}) reads or writes other tensors"
+            return f"operator {ours.name!r} ({ours.kind}) reads or writes other tensors"
         if ours.attrs.keys() != theirs.attrs.keys():
-            return f"operator {theirs.name!r} ({theirs.kind}) has other attributes"
+            return f"operator {ours.name!r} ({ours.kind}) has other attributes"
     if len(one.operators) != len(other.operators):
         return f"there are {len(other.operators)} operators, not {len(one.operators)}"
     for ours, theirs in zip(one.tensors, other.tensors, strict=True):
@@ -217,7 +217,7 @@ def _other_structure(one: OpGraph, other: OpGraph) -> str | None:
             theirs.dtype,
             theirs.constant,
         ):
-            return f"tensor {theirs.name!r} has another type"
+            return f"tensor {ours.name!r} has another type"
     return None
 
 

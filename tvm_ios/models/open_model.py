@@ -10,7 +10,6 @@ from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.open_graph import OpenGraph, open_graph
 from tvm_ios.models.load import read_model, simplified
 from tvm_ios.models.source import AnyModel, Form, ModelSource
-from tvm_ios.onnx.graph import graph_from_onnx
 from tvm_ios.onnx.inputs import declared_extents, position_rows
 from tvm_ios.progress import Progress, silent
 from tvm_ios.shapes.default_ranges import default_ranges, range_text
@@ -29,6 +28,8 @@ def open_operators(model: AnyModel, ranges: Ranges, progress: Progress = silent)
     source = ModelSource.of(model)
     require_onnx(source)
     proto = read_model(source)
+    # Not before the file was found: it takes most of a second.
+    from tvm_ios.onnx.graph import graph_from_onnx
 
     shapes = open_shapes(ranges, declared_extents(proto))
 
