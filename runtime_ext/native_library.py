@@ -8,9 +8,7 @@ variable ``TVM_IOS_NATIVE_LIB`` names; in the package runtime_ext; in the instal
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,7 @@ from runtime_ext.native_errors import (
     SessionError,
 )
 from tvm_ios.deployment.registry import DeploymentError
+from tvm_ios.distributions import built_file
 
 # The library raises them by name.
 for _error in (
@@ -66,12 +65,7 @@ def native_library_path() -> Path:
     override = os.environ.get("TVM_IOS_NATIVE_LIB")
     if override:
         return Path(override).absolute()
-    folders = [Path(__file__).parent]
-    with suppress(metadata.PackageNotFoundError):
-        folders.append(Path(str(metadata.distribution("tvm-ios").locate_file("runtime_ext"))))
-    for folder in folders:
-        if (folder / _LIBRARY).exists():
-            return folder / _LIBRARY
-    raise ImportError(
-        f"{_LIBRARY} was not built; run `pip install .`, or name a built one in TVM_IOS_NATIVE_LIB"
-    )
+    try:
+        return built_file("runtime_ext", _LIBRARY)
+    except ImportError as error:
+        raise ImportError(f"{error}, or name a built one in TVM_IOS_NATIVE_LIB") from error

@@ -1,0 +1,122 @@
+"""The search of offsets against brute force, and on the hard arenas of MiniMalloc's authors."""
+
+from __future__ import annotations
+
+import csv
+import signal
+import threading
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fast_run import examples
+from tvm_ios.files.array_files import Array
+from tvm_ios.program.arena.solver import cliques
+from tvm_ios.solvers.placing import Placing, PlacingSearch
+
+MIB = 1 << 20
+#: The challenging ones of MiniMalloc (Moffitt, ASPLOS 2023), under its own licence.
+ARENAS = Path(__file__).parents[1] / "golden" / "minimalloc"
+#: Buffers as (size, those of the earlier ones that it conflicts with).
+GRAPHS = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 63)), min_size=1, max_size=6)
+
+
+def placing_of(sizes: list[int], pairs: set[tuple[int, int]]) -> Placing:
+    count = len(sizes)
+    near = [[b for b in range(count) if (a, b) in pairs or (b, a) in pairs] for a in range(count)]
+    conflicts = [np.array(each, np.int64) for each in near]
+    return Placing(np.array(sizes), np.ones(count, np.int64), conflicts, list(cliques(conflicts)))
+
+
+def smallest(placing: Placing) -> int:
+    """The smallest capacity: some order, in which each buffer takes the lowest place, has it."""
+    count, least = len(placing.sizes), int(placing.sizes.sum())
+    for order in permutations(range(count)):
+        offsets = np.full(count, -1)
+        for buffer in order:
+            near = [b for b in placing.conflicts[buffer] if offsets[b] >= 0]
+            tops = [0, *(offsets[b] + placing.sizes[b] for b in near)]
+            size = placing.sizes[buffer]
+            offsets[buffer] = min(
+                top
+                for top in tops
+                if all(
+                    top + size <= offsets[b] or offsets[b] + placing.sizes[b] <= top for b in near
+                )
+            )
+        least = min(least, int((offsets + placing.sizes).max()))
+    return least
+
+
+def check(placing: Placing, offsets: Array, capacity: int) -> None:
+    assert offsets.min() >= 0
+    assert (offsets + placing.sizes).max() <= capacity
+    for one, near in enumerate(placing.conflicts):
+        for other in near:
+            below = offsets[one] + placing.sizes[one] <= offsets[other]
+            assert below or offsets[other] + placing.sizes[other] <= offsets[one]
+
+
+@examples(150)
+@given(GRAPHS)
+def test_offsets_are_found_where_there_are_some_and_nowhere_else(
+    graph: list[tuple[int, int]],
+) -> None:
+    pairs = {(a, b) for a, (_, mask) in enumerate(graph) for b in range(a) if mask >> b & 1}
+    placing = placing_of([size for size, _ in graph], pairs)
+    least = smallest(placing)
+    for capacity in range(1, least + 2):
+        offsets, none = PlacingSearch(placing, 100_000).within(capacity)
+        assert none == (capacity < least)
+        assert (offsets is None) == none
+        if offsets is not None:
+            check(placing, offsets, capacity)
+
+
+def hard(name: str) -> Placing:
+    with (ARENAS / f"{name}.{MIB}.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    begins, ends, sizes = (
+        np.array([int(row[column]) for row in rows]) for column in ("lower", "upper", "size")
+    )
+    beside = (begins[:, None] < ends[None, :]) & (begins[None, :] < ends[:, None])
+    np.fill_diagonal(beside, False)
+    near = [np.flatnonzero(row) for row in beside]
+    return Placing(sizes, ends - begins, near, list(cliques(near)))
+
+
+@pytest.mark.parametrize("name", ["B", "C", "D", "F", "G", "H", "J", "K"])
+def test_hard_arenas_fit(name: str) -> None:
+    placing = hard(name)
+    offsets, _ = PlacingSearch(placing, 1_000_000).within(MIB)
+    assert offsets is not None
+    check(placing, offsets, MIB)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["A", "E"])
+def test_harder_arenas_fit(name: str) -> None:
+    placing = hard(name)
+    offsets, _ = PlacingSearch(placing, 10_000_000).within(MIB)
+    assert offsets is not None
+    check(placing, offsets, MIB)
+
+
+def test_limits_end_the_search() -> None:
+    placing = hard("I")
+    search = PlacingSearch(placing, 10_000)
+    assert search.within(MIB) == (None, False)
+    assert search.nodes == 0
+    assert PlacingSearch(placing, 10**12).within(MIB, seconds=0.01) == (None, False)
+
+
+def test_an_interrupt_ends_the_search() -> None:
+    placing = hard("I")
+    timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        PlacingSearch(placing, 10**12).within(MIB)
