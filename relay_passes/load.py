@@ -37,6 +37,8 @@ class LoadedModel:
     #: The model in its own framework's form, with static inputs and without its tail; None if that
     #: is TVM.
     original: Original | None = None
+    #: The same as ONNX, which torch's exporter may have written; None if the original is None.
+    written: onnx.ModelProto | None = None
     #: The part of the model that runs after the program.
     tail: Tail | None = None
     #: The ONNX model as it was written, if it has a tail.
@@ -93,6 +95,7 @@ def load_model(
             module,
             simple.model,
             original=source.path if form is Form.TORCH else simple.written,
+            written=simple.written,
             tail=simple.tail,
             whole=whole,
         )

@@ -17,14 +17,27 @@ from tvm_ios.files.array_files import Array
 
 
 @dataclass(frozen=True, slots=True)
+class Taken:
+    """The parts of a model's operators and of its multiply-adds that a backend runs.
+
+    The rest runs in plainer kernels of the same runtime.
+    """
+
+    operators: float = 1.0
+    multiply_adds: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class BoundModel:
     """A model with its inputs set.
 
     ``run`` runs it once; ``outputs`` turns the result of ``run`` into arrays in the model's order.
+    ``taken`` is less than all for a runtime that gives its backend only what that supports.
     """
 
     run: Callable[[], Any]
     outputs: Callable[[Any], list[Array]]
+    taken: Taken = Taken()
 
 
 #: Binds a model to inputs by name, in the model's order.

@@ -64,6 +64,13 @@ OURS: Mapping[str, Peer] = {
             "runtime_ext.peers.torch_peer:start_max_autotune",
             programs=("g++",),
         ),
+        _LIBRARY(
+            "executorch",
+            "runtime_ext.peers.executorch_peer:start",
+            library="executorch",
+            install="tvm-ios[executorch]",
+            devices=("cpu",),
+        ),
         # Untuned it is tens to hundreds of times slower than others, and takes minutes for that.
         Peer("tvm", "runtime_ext.peers.tvm_peer:start", tells_little=True),
         Peer(

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from runtime_ext.execution.bound_model import BoundModel
+from runtime_ext.execution.bound_model import BoundModel, Taken
 from runtime_ext.fresh_process import end_with_parent, report, run_fresh_process
 from runtime_ext.peers.model_files import ModelFiles
 from runtime_ext.peers.registry import start_peers
@@ -80,6 +80,8 @@ class Outcome:
     reference: str
     #: Peers that could not run the model, with a sentence each.
     failed: Mapping[str, str]
+    #: For each peer that ran it, how much of the model its backend took.
+    taken: Mapping[str, Taken]
 
 
 #: Environment variables that the peers' libraries read when they start.
@@ -99,7 +101,7 @@ def run_side_by_side(runners: SideBySide, progress: Progress = silent) -> Outcom
     )
     if "error" in result:
         raise UserError(result["error"])
-    return Outcome(**result)
+    return read_as(Outcome, result)
 
 
 def _main(parent: int) -> None:
@@ -143,7 +145,8 @@ def _compete(runners: SideBySide) -> Outcome:
         runners.rules,
         lambda done: report("timing runners", done, runners.rules.rounds),
     )
-    return Outcome(samples, errors, reference, failed)
+    taken = {name: peer.taken for name, peer in peers.items()}
+    return Outcome(samples, errors, reference, failed, taken)
 
 
 def _start_executables(

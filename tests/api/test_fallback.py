@@ -33,7 +33,7 @@ def time_as(monkeypatch: pytest.MonkeyPatch, runtime: str, *processes: float) ->
         samples = {name: [1.0] * 8 for name in (*runners.executables, *runners.peers)}
         if runtime in samples:
             samples[runtime] = [next(seconds)] * 8
-        return side_by_side.Outcome(samples, {}, "", {})
+        return side_by_side.Outcome(samples, {}, "", {}, {})
 
     monkeypatch.setattr(side_by_side, "run_side_by_side", run)
     # By what this process measures nothing is left out.

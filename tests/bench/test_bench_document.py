@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime_ext.execution.bound_model import Taken
 from tests.refusals import refused
 from tvm_ios.bench.bench import NetworkResult, geometric_means
 from tvm_ios.bench.document import BenchDocument
+from tvm_ios.cli.tables.benched import print_benched
 from tvm_ios.contest.pairs import PairedRatio
 from tvm_ios.errors import UserError
 
@@ -32,6 +34,7 @@ def result(model: str, ratio: float, failed: dict[str, str] | None = None) -> Ne
         reference="torch",
         verified="PyTorch 2",
         failed=failed or {},
+        taken={"torch": Taken(0.5, 1.0)},
     )
 
 
@@ -115,3 +118,17 @@ def test_failures_are_kept_apart() -> None:
         {"model": "a", "runner": "tvm", "error": "it failed"},
         {"model": "b", "runner": None, "error": "no such file"},
     ]
+
+
+def test_the_table_says_how_much_a_peer_took(capsys: pytest.CaptureFixture[str]) -> None:
+    report = BenchDocument(MACHINE | {"peak": {}}, SETTINGS)
+    report.add(result("a", 0.5))
+    print_benched(report.to_json())
+    said = " ".join(capsys.readouterr().out.split())
+    assert "50.0 %" in said
+    assert "torch took 50.0 % of the operators, with all of the multiply-adds;" in said
+    data = report.to_json()
+    # Documents begun with an earlier version do not say it.
+    del data["networks"][0]["taken"]
+    print_benched(data)
+    assert "took" not in capsys.readouterr().out

@@ -52,6 +52,7 @@ def test_the_document(measured: Outcome, folder: Path) -> None:
     assert network["reference"] == "onnxruntime"
     assert network["verified"].startswith("ONNX Runtime 1")
     assert network["max_rel_error"]["onnxruntime"] == 0
+    assert network["taken"] == {name: {"operators": 1, "multiply_adds": 1} for name in AGAINST}
     assert max(network["max_rel_error"].values()) <= 1e-5
     assert network["max_rel_error"]["tvm"] > 0, "different kernels round differently"
     for runner, mean in document["geomean"].items():
@@ -152,7 +153,11 @@ def test_wrong_uses(arguments: list[object], message: str) -> None:
 
 @pytest.mark.parametrize(
     ("library", "runner", "extra"),
-    [("onnxruntime", "onnxruntime", "bench"), ("torch", "torch-compile", "torch")],
+    [
+        ("onnxruntime", "onnxruntime", "bench"),
+        ("torch", "torch-compile", "torch"),
+        ("executorch", "executorch", "executorch"),
+    ],
 )
 def test_a_missing_library(
     library: str, runner: str, extra: str, monkeypatch: pytest.MonkeyPatch

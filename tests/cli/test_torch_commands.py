@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 import warnings
@@ -32,6 +33,11 @@ def test_commands_read_programs(tmp_path: Path) -> None:
     assert max(row["max_rel_error"] for row in done["policies"]) <= 1e-5
     result = tvm_ios("run", out, "--repeat", 1, "--json").json
     assert result["outputs"]["output0"]["shape"] == [2, 144]
+    if importlib.util.find_spec("onnxruntime"):
+        few = ["--rounds", 6, "--processes", 1, "--lanes", 1, "--policy", "sequential", "--json"]
+        peers = ["onnxruntime", "torch"]
+        found = tvm_ios_briefly("bench", path, *shape, "--against", ",".join(peers), *few).json
+        assert list(found["networks"][0]["taken"]) == peers
 
 
 class Inverse(torch.nn.Module):

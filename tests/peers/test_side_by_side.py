@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from runtime_ext.execution.bound_model import Taken
 from runtime_ext.peers.peer import PeerError
 from runtime_ext.peers.registry import available_peers, installed_peers, peers_to_compare
 from runtime_ext.peers.side_by_side import Outcome, SideBySide, run_side_by_side
@@ -71,6 +72,14 @@ def test_torch_runs_too(folder: Path) -> None:
     outcome = beside(folder, "torch")
     assert outcome.reference == "torch"
     assert outcome.errors["ours"] <= 1e-5
+
+
+def test_executorch_runs_too(folder: Path) -> None:
+    pytest.importorskip("executorch")
+    outcome = beside(folder, "executorch")
+    assert outcome.reference == "executorch"
+    assert outcome.errors["ours"] <= 1e-5
+    assert outcome.taken == {"executorch": Taken()}
 
 
 @pytest.mark.slow

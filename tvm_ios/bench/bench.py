@@ -21,6 +21,7 @@ from tvm_ios.progress import Progress, silent
 from tvm_ios.shapes.input_shapes import Shapes
 
 if TYPE_CHECKING:
+    from runtime_ext.execution.bound_model import Taken
     from runtime_ext.peers.side_by_side import Outcome, SideBySide
 
 #: Our own runners: what ``optimize`` keeps, and one unit after another.
@@ -49,6 +50,8 @@ class NetworkResult:
     verified: str | None
     #: For each peer that could not run the model the reason, a sentence.
     failed: Mapping[str, str]
+    #: For each peer how much of the model its backend took.
+    taken: Mapping[str, Taken]
     #: For a program for a range the extents of its open dimensions, such as ``1x32``.
     at: str = ""
     #: The shapes of inputs, by name; None if they are those that the user gave.
@@ -66,6 +69,7 @@ class NetworkResult:
             "max_rel_error": dict(self.max_rel_error),
             "reference": self.reference,
             "verified": self.verified,
+            "taken": {name: asdict(part) for name, part in self.taken.items()},
             **({} if self.shapes is None else {"shapes": dict(self.shapes)}),
         }
 
@@ -147,6 +151,7 @@ def result_of(
         reference=outcomes[0].reference,
         verified=material.verified,
         failed=failed,
+        taken=outcomes[0].taken,
         at=at,
         shapes=shapes,
     )

@@ -104,11 +104,11 @@ def _made_once(
     from runtime_ext.execution.packages.package import META
 
     loaded = load_model(source, options=options.search)
-    if loaded.onnx is None or not isinstance(loaded.original, onnx.ModelProto):
+    if loaded.onnx is None or loaded.written is None:
         raise UserError(f"{source.model} is no ONNX model, which peers read: export it to .onnx")
     folder.mkdir(parents=True, exist_ok=True)
     files = {
-        ONNX: loaded.original.SerializeToString(),
+        ONNX: loaded.written.SerializeToString(),
         SIMPLIFIED: _for_peers(source, loaded.onnx).SerializeToString(),
     }
     request = _request(files, options, source.dialect) | more

@@ -135,7 +135,7 @@ Points = Annotated[
 Networks = Annotated[
     list[str],
     typer.Argument(
-        metavar="MODEL...", help="Zoo names or .onnx files.", autocompletion=complete_model
+        metavar="MODEL...", help="Zoo names, .onnx or .pt2 files.", autocompletion=complete_model
     ),
 ]
 
@@ -168,14 +168,15 @@ def bench(
     only we can write for them (PyTorch and TVM: the simplified model, quantised operators in
     floats), and the same inputs; outputs are compared before anything is timed, then all run in
     turn, in fresh processes for each model: where a program lies in memory is worth a percent or
-    two, so the 95 % interval is that of the processes' medians. A model or a peer that fails is
-    reported, files that cannot be read before anything is measured, and the others go on. Of a
-    model whose end runs after the program, what is before this end is compared and timed. With
-    --device, no peer runs there: policies are compared with the sequential program. With
-    --objective throughput, what `optimize` keeps for that serves many requests beside peers with
-    their settings for it, and requests a second are compared. With a range in --shape, the one
-    program for it is timed at the shapes of --at, beside peers that leave dimensions open, and
-    `exact`: our sequential program of just the shape.
+    two, so the 95 % interval is that of the processes' medians. `taken` is the part of the
+    operators that the backend of a peer runs: ExecuTorch runs what XNNPACK lacks itself. A model
+    or a peer that fails is reported, files that cannot be read before anything is measured, and
+    the others go on. Of a model whose end runs after the program, what is before this end is
+    compared and timed. With --device, no peer runs there: policies are compared with the
+    sequential program. With --objective throughput, what `optimize` keeps for that serves many
+    requests beside peers with their settings for it, and requests a second are compared. With a
+    range in --shape, the one program for it is timed at the shapes of --at, beside peers that
+    leave dimensions open, and `exact`: our sequential program of just the shape.
     """
     serving, output = objective is Objective.throughput, kept.output
     others = {

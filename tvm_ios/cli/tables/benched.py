@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,8 @@ def print_benched(document: dict[str, Any]) -> None:
     """Print a row for each runner of each network, and the means over networks."""
     out = console()
     _print_machine(document)
-    table = Table("network", "runner", "latency", "ours to it", "95 %", "pairs", "largest error")
+    heads = ("latency", "ours to it", "95 %", "pairs", "largest error", "taken")
+    table = Table("network", "runner", *heads)
     for network in document["networks"]:
         for place, (name, latency) in enumerate(network["latency_ms"].items()):
             ratio = network["ratio"].get(name)
@@ -32,13 +34,15 @@ def print_benched(document: dict[str, Any]) -> None:
                 "" if ratio is None else f"{ratio['low']:.3f} to {ratio['high']:.3f}",
                 "" if ratio is None else str(ratio["pairs"]),
                 "reference" if is_reference else f"{network['max_rel_error'][name]:.1e}",
+                _part(network.get("taken", {}).get(name)),
                 style="bold" if name == "ours" else "",
                 end_section=place == len(network["latency_ms"]) - 1,
             )
     for runner, mean in document["geomean"].items():
-        table.add_row("geometric mean", runner, "", f"{mean:.3f}", "", "", "")
+        table.add_row("geometric mean", runner, "", f"{mean:.3f}", "", "", "", "")
     out.print(table)
     out.print("Ratios below 1: ours is faster. Errors are relative to the largest output.")
+    _print_taken(document)
     if precision := document["settings"].get("precision"):
         rounding = ["Ours", "sequential", *document["settings"].get("in_bfloat16", ())]
         out.print(f"{', '.join(rounding)}: --precision {precision}; other peers are in float32.")
@@ -46,6 +50,25 @@ def print_benched(document: dict[str, Any]) -> None:
     ours = "our program was" if "ranges" in document["settings"] else "ours and sequential were"
     for source in dict.fromkeys(n["verified"] for n in document["networks"] if n.get("verified")):
         out.print(escape(f"Before, {ours} compared with {source}."))
+
+
+def _print_taken(document: dict[str, Any]) -> None:
+    """Print of each peer whose backend left operators to plainer kernels which part it took."""
+    for network in document["networks"]:
+        for name, taken in network.get("taken", {}).items():
+            if taken["operators"] < 1:
+                console().print(
+                    f"Of {_named(network)} the backend of {name} took {_part(taken)} of the "
+                    f"operators, with {_part(taken, 'multiply_adds')} of the multiply-adds; the "
+                    "rest ran in plainer kernels."
+                )
+
+
+def _part(taken: dict[str, float] | None, of: str = "operators") -> str:
+    """Return a part in percent, rounded down so that only the whole is all; empty if not known."""
+    if taken is None:
+        return ""
+    return "all" if taken[of] == 1 else f"{math.floor(taken[of] * 1000) / 10:.1f} %"
 
 
 def _named(network: dict[str, Any]) -> str:
