@@ -301,6 +301,22 @@ def test_graphs_without_one_program_for_a_range_have_one_for_each_shape(compiled
     assert graph.reason.startswith("one shape a program: ")
 
 
+def test_graph_with_an_end_for_another_runtime_is_refused_before_kernels_are_compiled(
+    compiled: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tvm_ios.api.optimizer.optimize", pytest.fail)
+
+    def places(x: Any) -> Any:
+        return x.exp().nonzero()
+
+    x = torch.randn(3, 4)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        same(compiled(places)(x), places(x))
+    (graph,) = compiled.graphs()
+    assert graph.where == "eager"
+    assert "NonZero" in graph.reason
+
+
 def test_statistics_of_the_batch_are_kept(compiled: Any) -> None:
     theirs, ours = nn.BatchNorm1d(4), nn.BatchNorm1d(4)
     run = compiled(ours)
