@@ -44,7 +44,6 @@ from tvm_ios.contest.rules import Rules
 from tvm_ios.contest.tolerance import tolerance, widened
 
 OURS, INDUCTOR, FREEZING, EAGER = "tvm_ios", "inductor", "freezing", "eager"
-_LARGEST = 150_000_000
 _RULES = Rules(rounds=41, seconds=12, minimum=6, warm_up=1, hopeless_seconds=4)
 #: Outcomes in which all of a sample or a part of it is a program of ours.
 _TAKEN = ("taken", "taken in part")
@@ -79,7 +78,10 @@ def checked(folder: Path) -> dict[str, Any]:
     """Return the first call by our backend: its seconds, graphs, and error."""
     import tvm_ios
 
-    expected = compiled(folder, EAGER)()
+    try:
+        expected = compiled(folder, EAGER)()
+    except Exception as error:
+        return {"unusable": f"eager mode fails: {str(error).splitlines()[0][:200]}"}
     seconds, outputs = timed_first_call(folder, OURS)
     shown = ("where", "reason", "operators", "seconds")
     graphs = [
@@ -222,8 +224,9 @@ def _counted(sample: str, given: argparse.Namespace) -> dict[str, Any]:
         row["numbers"] = count_numbers(given.folder / "samples" / sample)
     except FileNotFoundError:
         return {**row, "outcome": "skipped", "reasons": ["it has no weight_meta.py"]}
-    if row["numbers"] > _LARGEST:
-        return {**row, "outcome": "skipped", "reasons": [f"more than {_LARGEST:,} numbers"]}
+    if row["numbers"] > given.most * 1e6:
+        reason = f"more than {given.most:g} million numbers"
+        return {**row, "outcome": "skipped", "reasons": [reason]}
     return row
 
 
@@ -231,6 +234,8 @@ def _judged(first: dict[str, Any]) -> dict[str, Any]:
     if "failed" in first:
         late = first["failed"].startswith("it takes")
         return {"outcome": "too late" if late else "failed", "reasons": [first["failed"]]}
+    if "unusable" in first:
+        return {"outcome": "skipped", "reasons": [first["unusable"]]}
     kept = {"first": first}
     graphs = first["graphs"]
     reasons = [graph["reason"] for graph in graphs if graph["where"] != OURS]
@@ -302,6 +307,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="a checkout of GraphNet")
     parser.add_argument("--draw", type=int, default=60, help="number of samples")
     parser.add_argument("--seed", type=int, default=0, help="which samples are drawn")
+    parser.add_argument("--most", type=float, default=150, help="million numbers of a sample")
     parser.add_argument("--only", nargs="+", help="these samples, measured again")
     parser.add_argument("--threads", type=int, default=2, help="threads of each")
     parser.add_argument("--limit", type=float, default=300, help="seconds of each process")
@@ -313,16 +319,18 @@ def main() -> None:
         print(json.dumps(child(given.child, given.folder / "samples" / sample, given.threads)))
         return
     samples = given.only or sample_names(given.folder, given.seed)[: given.draw]
-    known = {
+    rows = {
         row["sample"]: row for row in read_figures("graphnet") if row["threads"] == given.threads
     }
     for number, sample in enumerate(samples, 1):
-        row = {} if given.only else known.get(sample, {})
+        row = rows.get(sample, {})
+        if given.only or row.get("outcome") == "skipped":
+            row = {}
         if not row or (row["outcome"] in _TAKEN and "in_turn" not in row and not given.check):
-            known[sample] = row = row_of(sample, given, row)
+            rows[sample] = row = row_of(sample, given, row)
             update_result("graphnet", [row], "sample", "threads")
             console().print(f"{number}/{len(samples)} {sample}: {row['outcome']}")
-    show([known[sample] for sample in samples])
+    show([rows[sample] for sample in samples])
 
 
 if __name__ == "__main__":
