@@ -49,7 +49,7 @@ INTEGERS: dict[str, Row] = {
     "floor": lambda x: (x // 2, x // -2, torch.div(x, 2.5, rounding_mode="floor")),
     "truncated": lambda x: torch.div(x, 3, rounding_mode="trunc"),
     "remainder": lambda x: (x % 3, x % -3, torch.fmod(x, 3)),
-    "clamp": lambda x: x.clamp(0.5, 2.5),
+    "clamp": lambda x: (x.clamp(0.5, 2.5), x.clamp(-0.5, 2)),
     "bits": lambda x: (~x, x & 3, x | 4, x ^ 5),
     "filled": lambda x: x.masked_fill(x > 2, 7),
     "running sum": lambda x: x.cumsum(0),
@@ -70,7 +70,7 @@ EDGES: dict[str, Row] = {
     "classes": lambda x: (x.isfinite(), x.isnan(), x.isinf(), x != x),
     "signs": lambda x: (x.sign(), x.signbit(), torch.copysign(torch.ones(16), x)),
     "activations": lambda x: (x.relu(), x.sigmoid(), x.tanh(), F.relu6(x), F.hardtanh(x)),
-    "clamp": lambda x: x.clamp(-0.5, 0.7),
+    "clamp": lambda x: (x.clamp(-0.5, 0.7), x.clamp(-0.5, 1)),
     "clamps": lambda x: (
         F.relu6(F.hardtanh(x)),
         F.hardtanh(x.clamp(-0.5, 0.7)),

@@ -20,6 +20,7 @@ from tvm_ios.errors import UserError
 torch = pytest.importorskip("torch")
 
 from tvm_ios.torch_compile import backend as backend_module  # noqa: E402
+from tvm_ios.torch_compile import exported  # noqa: E402
 from tvm_ios.torch_compile.weights import Snapshot  # noqa: E402
 
 nn, functional = torch.nn, torch.nn.functional
@@ -299,6 +300,41 @@ def test_graphs_without_one_program_for_a_range_have_one_for_each_shape(compiled
     (graph,) = compiled.graphs()
     assert (graph.where, graph.programs, graph.fallen_back) == ("tvm_ios", 3, 0)
     assert graph.reason.startswith("one shape a program: ")
+
+
+def test_graph_with_an_end_for_another_runtime_is_refused_before_kernels_are_compiled(
+    compiled: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tvm_ios.api.optimizer.optimize", pytest.fail)
+
+    def places(x: Any) -> Any:
+        return x.exp().nonzero()
+
+    x = torch.randn(3, 4)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        same(compiled(places)(x), places(x))
+    (graph,) = compiled.graphs()
+    assert graph.where == "eager"
+    assert "NonZero" in graph.reason
+
+
+def test_translations_of_torch_are_read_once(
+    compiled: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch.onnx._internal.exporter import _registration
+
+    reads: list[None] = []
+    read = _registration.onnxscript_apis.get_torchlib_ops
+    counted = lambda: (reads.append(None), read())[1]  # noqa: E731
+    monkeypatch.setattr(_registration.onnxscript_apis, "get_torchlib_ops", counted)
+    monkeypatch.setattr(exported, "_translations", {})
+    before = vars(_registration.ONNXRegistry)["from_torchlib"]
+    x = torch.randn(3, 5)
+    for function in (torch.sinh, torch.cosh):
+        same(compiled(lambda x, function=function: function(x) + 1)(x), function(x) + 1)
+    assert where(compiled.graphs()) == OURS
+    assert len(reads) == 1
+    assert vars(_registration.ONNXRegistry)["from_torchlib"] is before
 
 
 def test_statistics_of_the_batch_are_kept(compiled: Any) -> None:

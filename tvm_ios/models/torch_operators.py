@@ -59,6 +59,8 @@ def _is_misstated(node: Any) -> bool:
             return any(arguments.get(mask) is not None for mask in (3, "attn_mask"))
         case "aten::avg_pool2d" | "aten::avg_pool3d":
             return any(arguments.get(divisor) is not None for divisor in (6, "divisor_override"))
+        case "aten::clamp":
+            return {int, float} <= set(map(type, arguments.values()))
         case _:
             return True
 
@@ -99,6 +101,7 @@ def _table() -> dict[Any, Decomposition]:
         aten.adaptive_max_pool1d.default: partial(_adaptive_maximum, 1),
         aten.adaptive_max_pool2d.default: partial(_adaptive_maximum, 2),
         aten.adaptive_max_pool3d.default: partial(_adaptive_maximum, 3),
+        aten.clamp.default: _clamp,
         aten.copysign.Tensor: _with_sign,
         aten.hypot.default: lambda left, right: (left * left + right * right).sqrt(),
         aten.fmin.default: partial(_of_numbers, torch.minimum),
@@ -130,6 +133,15 @@ def _add(left: Any, right: Any, *, alpha: Any = 1) -> Any:
     if not kinds <= {torch.bool, bool} or not alpha:
         return NotImplemented
     return left | right
+
+
+def _clamp(data: Any, least: Any = None, most: Any = None) -> Any:
+    """Clamp between an integer and a float as between floats: the exporter wants equal types."""
+    import torch
+
+    if {type(least), type(most)} != {int, float}:
+        return NotImplemented
+    return torch.clamp(data, float(least), float(most))
 
 
 def _subtract_from(subtrahend: Any, number: Any, alpha: Any = 1) -> Any:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger(__name__)
 #: Increase it whenever equal graphs become other executables.
-_VERSION = 1
+_VERSION = 2
 #: A range goes to at least this number.
 _AT_LEAST = 64
 
@@ -108,14 +108,13 @@ def compile_task(task: Task, sizes: Mapping[str, int], arguments: Sequence[Any])
 
 def _executable(task: Task, ranges: Mapping[str, Range]) -> tuple[Executable, bool]:
     """Return the executable of a task, and whether the cache had it."""
-    from runtime_ext.execution.executable import load
     from runtime_ext.native_errors import ExecutableError
 
     folder = task.options.cache_folder / "torch" / _key(task, ranges)
     was_cached = folder.exists()
     if was_cached:
         try:
-            return _of_ours(load(folder)), True
+            return _loaded(folder), True
         except ExecutableError as error:
             _LOGGER.info("%s is compiled again: %s", folder, error)
             shutil.rmtree(folder, ignore_errors=True)
@@ -127,14 +126,14 @@ def _executable(task: Task, ranges: Mapping[str, Range]) -> tuple[Executable, bo
         except ValueError as error:
             raise ModelError(f"the graph has too many weights for one file: {error}") from error
         _optimize(task, model, ranges, folder)
-    return _of_ours(load(folder)), False
+    return _loaded(folder), False
 
 
-def _of_ours(executable: Any) -> Executable:
-    from runtime_ext.execution.executable import Executable
+def _loaded(folder: Path) -> Executable:
+    from runtime_ext.execution.executable import Executable, load
 
-    if not isinstance(executable, Executable) or executable.tail is not None:
-        raise ModelError("the graph has shapes that depend on its data")
+    executable = load(folder)
+    assert isinstance(executable, Executable)
     return executable
 
 
@@ -144,9 +143,14 @@ def _optimize(task: Task, model: Path, ranges: Mapping[str, Range], folder: Path
     announce_lanes(task.options.threads)
     options = task.options.for_optimize()
     if not ranges:
+        from relay_passes.load import load_model
         from tvm_ios.api.optimizer import optimize
 
-        optimize(str(model), folder, options)
+        loaded = load_model(str(model), options=options.search)
+        if loaded.tail is not None:
+            # Refuse before kernels are compiled.
+            raise ModelError(f"the graph cannot run as one program: {loaded.tail.sentence}")
+        optimize(loaded, folder, options)
         return
     from tvm_ios.api.ranges import optimize_range
 

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import threading
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +28,10 @@ from tvm_ios.models.torch_program import onnx_of_program
 
 #: The name of a graph in messages of refusals.
 _NAME = "the graph"
+#: Torch's exporter is changed while it runs, so one thread exports at a time.
+_EXPORTING = threading.Lock()
+#: Torch's table of translations to ONNX, by the arguments that it is read with.
+_translations: dict[tuple[Any, ...], Any] = {}
 
 
 @contextlib.contextmanager
@@ -49,24 +55,52 @@ def onnx_of_graph(
     that they have in the graph. Raise ModelError if there is no such model, or only for some of
     the sizes that the graph is for.
     """
-    copy = fx.GraphModule(graph, fx.Graph())
+    module = fx.GraphModule(graph, fx.Graph())
     values: dict[fx.Node, fx.Node] = {}
-    copy.graph.graph_copy(graph.graph, values)
+    module.graph.graph_copy(graph.graph, values)
     names = [f"output{place}" for place in range(len(outputs))]
-    copy.graph.output(tuple(values[output] for output in outputs))
-    fixed = {**fixed, **_constants_as_inputs(graph, copy.graph)}
-    placeholders = [node for node in copy.graph.nodes if node.op == "placeholder"]
+    module.graph.output(tuple(values[output] for output in outputs))
+    fixed = {**fixed, **_constants_as_inputs(graph, module.graph)}
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     _require_tensors([*placeholders, *(values[output] for output in outputs)])
-    placeholders = _sizes_read_off(copy.graph, placeholders)
-    _reshape_any_strides(copy.graph)
-    copy.graph.eliminate_dead_code()
-    copy.recompile()
+    placeholders = _sizes_read_off(module.graph, placeholders)
+    _reshape_any_strides(module.graph)
+    module.graph.eliminate_dead_code()
+    module.recompile()
     conditions: list[str] = []
-    with _noted_conditions(_shape_environment(placeholders), conditions):
-        model = onnx_of_program(_NAME, _program(copy, placeholders, fixed), names)
+    with (
+        _EXPORTING,
+        _translations_kept(),
+        _noted_conditions(_shape_environment(placeholders), conditions),
+    ):
+        model = onnx_of_program(_NAME, _program(module, placeholders, fixed), names)
     if conditions:
         raise ModelError(f"{_NAME} is written for sizes of which {conditions[0]} holds")
     return model
+
+
+@contextlib.contextmanager
+def _translations_kept() -> Generator[None, None, None]:
+    """Let torch's exporter read its table of translations, which takes a second, only once."""
+    from torch.onnx._internal.exporter import _registration
+
+    registry: Any = _registration.ONNXRegistry
+    read = registry.__dict__["from_torchlib"]
+
+    def copied(**options: Any) -> Any:
+        key = tuple(options.items())
+        if key not in _translations:
+            _translations[key] = read.__get__(None, registry)(**options)
+        table = copy.copy(_translations[key])
+        # The exporter adds translations of its caller's.
+        table.functions = {name: list(found) for name, found in table.functions.items()}
+        return table
+
+    registry.from_torchlib = staticmethod(copied)
+    try:
+        yield
+    finally:
+        registry.from_torchlib = read
 
 
 @contextlib.contextmanager
