@@ -1,7 +1,5 @@
 """Replace the units of a scheduled module by calls of TIR functions with our kernels."""
 
-# TVM's nodes get their attributes at run time.
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -50,7 +48,9 @@ def legalized(module: tvm.IRModule, target: Any) -> tvm.IRModule:
                 function = unit_function(plan, compiler.target, compiler.space.isa)
                 weights = _packed(plan, units.constants[number])
                 data = [values[tensor] for tensor in op.inputs]
-                types = [relax.TensorType(kind.shape, kind.dtype) for kind in plan.outputs]
+                # Outputs and scratch: TVM plans the memory of both.
+                written = function.params[len(data) + len(weights) :]
+                types = [relax.TensorType(b.ty.shape, b.ty.dtype) for b in written]
                 call = relax.call_tir(builder.add_func(function, name), [*data, *weights], types)
                 result = builder.emit(call, op.name)
                 several = len(types) > 1

@@ -1,7 +1,5 @@
 """Write a unit as one TIR function, which TVM compiles and calls."""
 
-# TVM's nodes get their attributes at run time.
-# pyright: reportArgumentType=false
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -22,23 +20,22 @@ _OPAQUE = 8
 
 
 def unit_function(plan: UnitPlan, target: tvm.target.Target, isa: Isa) -> Any:
-    """Return the function of a unit's inputs, constants and outputs, in the order of its plan.
+    """Return the function of a unit's buffers: inputs, constants, outputs and scratch.
 
     Phases run one after another; the tiles of each are a parallel loop.
     """
-    types = (*plan.inputs, *plan.constant_types, *plan.outputs)
-    parameters = [tirx.decl_buffer(t.shape, t.dtype, f"b{i}") for i, t in enumerate(types)]
-    scratch = [tirx.decl_buffer(t.shape, t.dtype, "scratch") for t in plan.scratch]
-    buffers = [*parameters, *scratch]
+    types = (*plan.inputs, *plan.constant_types, *plan.outputs, *plan.scratch)
+    buffers = [tirx.decl_buffer(t.shape, t.dtype, f"b{i}") for i, t in enumerate(types)]
     body: list[Any] = []
     for kernel in plan.kernels:
         phases = tir_of(kernel.spec, target, isa)
+        # Memory that a function allocates is not seen by all that use it: TVM may leave it out.
         own = [tirx.decl_buffer(shape, dtype, "scratch") for shape, dtype in phases.scratch]
         given = [*(buffers[place] for place in kernel.buffers), *own]
         body += [_all_tiles(phase, given) for phase in phases.phases]
-        scratch += own
-    root = s_tir.SBlock([], [], [], "root", sequence(body), alloc_buffers=scratch)
-    function = tirx.PrimFunc(parameters, s_tir.SBlockRealize([], True, root))
+        buffers += own
+    root = s_tir.SBlock([], [], [], "root", sequence(body))
+    function = tirx.PrimFunc(buffers, s_tir.SBlockRealize([], True, root))
     return function.with_attrs({"op_pattern": _OPAQUE, "tirx.noalias": True})
 
 
@@ -46,10 +43,15 @@ def _all_tiles(phase: Phase, buffers: Sequence[Any]) -> Any:
     """Return the loop over all tiles of a phase, which gets some of the buffers."""
     *own, begin, end = phase.function.params
     tile = tirx.Var("tile", begin.ty)
+    # A single one is in no loop, which would wake TVM's threads.
+    first = tirx.IntImm(begin.ty.dtype, 0) if phase.tiles == 1 else tile
     new = {buffer: buffers[place] for buffer, place in zip(own, phase.arguments, strict=True)}
-    new |= {begin: tile, end: tile + 1}
+    new |= {begin: first, end: first + 1}
     body = tvm_ffi.structural_map(phase.function.body, (tvm.ir.Var, lambda v: new.get(v, v)))
-    return tirx.For(tile, 0, phase.tiles, tirx.ForKind.PARALLEL, _allocated_plainly(body))
+    body = _allocated_plainly(body)
+    if phase.tiles == 1:
+        return body
+    return tirx.For(tile, 0, phase.tiles, tirx.ForKind.PARALLEL, body)
 
 
 def _allocated_plainly(body: Any) -> Any:
