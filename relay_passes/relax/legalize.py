@@ -17,7 +17,8 @@ from runtime_ext.machine.this_machine import available_lanes, cache_folder, host
 from runtime_ext.module_copies import with_functions
 from runtime_ext.scheduled_module import read_scheduled_module
 from runtime_ext.scheduled_units import ScheduledUnits
-from runtime_ext.units.in_place import Arrangement, arrange
+from runtime_ext.unit_build import arrangement
+from runtime_ext.units.in_place import Arrangement
 from runtime_ext.units.unit import UnitPlan
 
 
@@ -30,7 +31,8 @@ def legalized(module: tvm.IRModule, target: Any) -> tvm.IRModule:
     target = target or tvm.target.Target.current(allow_none=True)
     target = target or host_target(available_lanes())
     compiler = KernelCompiler(target, 1, cache_folder() / "kernels")
-    memory = arrange(units.graph, units.functions)
+    # A result of call_tir does not lie in another.
+    memory = arrangement(units, compiler).apart
     others = {
         variable: function
         for variable, function in module.functions_items()
@@ -74,10 +76,8 @@ def _plan(
 ) -> UnitPlan:
     """Return a unit's plan by the kernel that the schedule names, or else by the default one."""
     op, kernel = units.graph.operators[number], units.kernels.get(number)
-    # Alone: call_tir has no tensors that lie in others, so that concatenations copy.
-    source = memory.source(
-        units.functions[number], op.inputs, op.outputs, units.constants[number]
-    ).alone
+    function, constants = units.functions[number], units.constants[number]
+    source = memory.source(function, op.inputs, op.outputs, constants)
     if kernel is not None:
         require_kernel(op.name, kernel, compiler.rkernels(source))
     return compiler.plan(source, kernel)

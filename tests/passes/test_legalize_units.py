@@ -64,6 +64,15 @@ def shares(s: RelaxSketch, x: Any) -> Any:
     return s.emit(relax.op.nn.relu(first)), s.emit(relax.op.tanh(second))
 
 
+def quantised(s: RelaxSketch, x: Any) -> Any:
+    """A convolution of whole numbers, which lie in bytes before it."""
+    ops = relax.op
+    whole = s.emit(ops.round(s.emit(ops.divide(x, s.const(0.02)))))
+    clipped = s.emit(ops.minimum(s.emit(ops.maximum(whole, s.const(0.0))), s.const(255.0)))
+    weights = s.const(s.rng.integers(-9, 9, (4, 6, 3, 3)))
+    return s.emit(ops.multiply(s.emit(ops.nn.conv2d(clipped, weights)), s.const(0.1)))
+
+
 IMAGE = (1, 6, 9, 11)
 BODIES: dict[str, tuple[Sequence[int], Body]] = {
     "branches": (IMAGE, branches),
@@ -71,6 +80,7 @@ BODIES: dict[str, tuple[Sequence[int], Body]] = {
     "outputs that no unit makes": (IMAGE, passed_on),
     "integers and scratch": ((5, 6), gathered),
     "several results": (IMAGE, shares),
+    "numbers in bytes": (IMAGE, quantised),
     "batch": ((2, 6, 8, 8), pyramid(2)),
 }
 
@@ -102,6 +112,8 @@ def test_the_machine_computes_what_our_executor_does(name: str) -> None:
     assert [array.tobytes() for array in got] == [array.tobytes() for array in ours]
     for array, expected in zip(got, run(module, inputs), strict=True):
         np.testing.assert_allclose(array, expected, rtol=1e-5, atol=1e-5)
+    if body is quantised:
+        assert '"uint8"' in LegalizeUnits()(form).script()
 
 
 def test_merged_convolutions_are_one_function() -> None:
