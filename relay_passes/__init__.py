@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from relay_passes.graphturbo_partition import GraphTurboPartition
     from relay_passes.ios_schedule import IOSSchedule
+    from relay_passes.legalize_units import LegalizeUnits
     from relay_passes.memory_schedule import MemorySchedule
     from relay_passes.pipeline import apply_schedule, prepare, schedule_of
     from relay_passes.search_options import SearchOptions
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GraphTurboPartition",
     "IOSSchedule",
+    "LegalizeUnits",
     "MemorySchedule",
     "SearchOptions",
     "apply_schedule",
@@ -28,6 +30,7 @@ __all__ = [
 _MODULES = {
     "GraphTurboPartition": "graphturbo_partition",
     "IOSSchedule": "ios_schedule",
+    "LegalizeUnits": "legalize_units",
     "MemorySchedule": "memory_schedule",
     "SearchOptions": "search_options",
     "apply_schedule": "pipeline",

@@ -12,7 +12,7 @@ from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.execution.model_program import ModelUnits, lower_units
 from runtime_ext.execution.ports import ports
 from runtime_ext.scheduled_units import ScheduledUnits, require_lanes
-from runtime_ext.units.in_place import arrange
+from runtime_ext.units.in_place import Arrangement, arrange
 from tvm_ios.files.array_files import Array
 from tvm_ios.program.arena.planner import plan_lane_memory, plan_memory, plan_open_memory
 from tvm_ios.program.bfloat16 import FORM
@@ -27,14 +27,19 @@ if TYPE_CHECKING:
     from tvm_ios.program.program import Part
 
 
+def arrangement(units: ScheduledUnits, compiler: UnitCompiler) -> Arrangement:
+    """Return the placement of the tensors between units in memory."""
+    encodings = compiler.encodings
+    if FORM not in units.kernels.values():
+        encodings -= {FORM}
+    return arrange(units.graph, units.functions, encodings, compiler.line)
+
+
 def sources_of(
     units: ScheduledUnits, compiler: UnitCompiler
 ) -> tuple[Mapping[int, Part], Callable[[tuple[int, ...]], UnitSource]]:
     """Return the tensors that are parts of others, and the compiler's sources of units."""
-    graph, encodings = units.graph, compiler.encodings
-    if FORM not in units.kernels.values():
-        encodings -= {FORM}
-    memory = arrange(graph, units.functions, encodings, compiler.line)
+    graph, memory = units.graph, arrangement(units, compiler)
 
     def source(members: tuple[int, ...]) -> UnitSource:
         op, first = graph.operators[members[0]], members[0]

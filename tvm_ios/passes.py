@@ -11,9 +11,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from relay_passes import GraphTurboPartition, IOSSchedule, MemorySchedule, SearchOptions
+    from relay_passes import (
+        GraphTurboPartition,
+        IOSSchedule,
+        LegalizeUnits,
+        MemorySchedule,
+        SearchOptions,
+    )
 
-__all__ = ["GraphTurboPartition", "IOSSchedule", "MemorySchedule", "SearchOptions"]
+__all__ = ["GraphTurboPartition", "IOSSchedule", "LegalizeUnits", "MemorySchedule", "SearchOptions"]
 
 #: The name of the pipeline among Relax's.
 PIPELINE = "tvm_ios"

@@ -10,4 +10,5 @@ shares.py               what each part of the search is worth
 side_by_side.py         ten networks beside ONNX Runtime and torch
 torch_compile.py        modules by torch.compile: our backend beside Inductor and eager mode
 vdevice.py              all schedulers on one vDevice, and what no schedule can beat
+virtual_machine.py      our kernels on TVM's virtual machine beside our executor
 """

@@ -220,15 +220,20 @@ def _compiled(
         if kernel is None:
             continue
         names = compiler.rkernels(sources[str(place)])
-        if kernel not in names:
-            raise UserError(
-                f"unit {units.graph.operators[piece[0]].name!r} has no kernel {kernel!r}, only "
-                f"{', '.join(names)}: schedule anew, with the tuning log if there was one"
-            )
+        require_kernel(units.graph.operators[piece[0]].name, kernel, names)
         named[str(place)] = kernel
     chosen = compiler.compile_rkernels({place: sources[place] for place in named}, only=named)
     compiled |= {place: chosen[place][kernel] for place, kernel in named.items()}
     return {piece: compiled[str(place)] for place, piece in enumerate(pieces)}
+
+
+def require_kernel(unit: str, kernel: str, names: Sequence[str]) -> None:
+    """Raise UserError if a unit has kernels of these names alone, and not the one asked for."""
+    if kernel not in names:
+        raise UserError(
+            f"unit {unit!r} has no kernel {kernel!r}, only {', '.join(names)}: schedule anew, with "
+            "the tuning log if there was one"
+        )
 
 
 def _is_merged(stage: Stage) -> bool:

@@ -25,6 +25,8 @@ from tvm_ios.shapes.extent import Extent, Symbol, is_open, mapped
 Index = Any
 #: The least float32, with which a maximum begins.
 LOWEST = -3.4028234663852886e38
+#: The annotation of an allocation that TVM leaves on the stack.
+ON_STACK = "disable_lower_builtin"
 #: TIR has vectors of bfloat16 only in memory, so this function returns their bits.
 _ROUND = """
 define {bits} @{name}({floats} %value) {{
@@ -157,7 +159,7 @@ class Code:
         lines = ceil(elements / LINE)
         memory = tirx.decl_buffer((lines,), f"float32x{LINE}", "tile_memory")
         buffer = tirx.decl_buffer((lines * LINE,), "float32", "tile_memory", data=memory.data)
-        self.append(tirx.AllocBuffer(memory, {"disable_lower_builtin": tirx.IntImm("bool", 1)}))
+        self.append(tirx.AllocBuffer(memory, {ON_STACK: tirx.IntImm("bool", 1)}))
         self.append(tirx.DeclBuffer(buffer, data=memory.data))
         return buffer
 

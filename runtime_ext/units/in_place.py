@@ -9,7 +9,7 @@ kernels at all.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -48,6 +48,15 @@ class Arrangement:
     in_place: Mapping[int, frozenset[int]]
     integers: tuple[Bounds | None, ...]
     encodings: tuple[Encoding | None, ...]
+
+    @property
+    def apart(self) -> Arrangement:
+        """The arrangement with each tensor in memory of its own: concatenations copy."""
+        layouts = list(self.layouts)
+        for tensor in self.parts:
+            layout = layouts[tensor]
+            layouts[tensor] = layout.order if isinstance(layout, SliceLayout) else layout
+        return replace(self, layouts=tuple(layouts), parts={}, in_place={})
 
     def source(
         self,

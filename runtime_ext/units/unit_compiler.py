@@ -136,6 +136,12 @@ class UnitCompiler(ABC):
         """Return the names of all plans of a unit; nothing is compiled."""
         return tuple(self._planned(source, self._rkernel_plans, self._named_plans))
 
+    def plan(self, source: UnitSource, kernel: str | None = None) -> UnitPlan:
+        """Return the plan of one of :meth:`rkernels`, or the default one; nothing is compiled."""
+        if kernel is None:
+            return self._planned(source, self._plan)["default"]
+        return self._planned(source, self._rkernel_plans, self._named_plans)[kernel]
+
     def compile_rkernels(
         self,
         units: Mapping[str, UnitSource],

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 import tvm
 
-from relay_passes import GraphTurboPartition, IOSSchedule, MemorySchedule, schedule_of
+from relay_passes import (
+    GraphTurboPartition,
+    IOSSchedule,
+    LegalizeUnits,
+    MemorySchedule,
+    schedule_of,
+)
 from relay_passes.pipeline import prepare
 from tests.refusals import refused
 from tests.relax.relax_sketch import module_of, wide
@@ -35,6 +41,7 @@ SHOWN: dict[str, Callable[[], Any]] = {
     "MemorySchedule(budget=1024, scheduler='optimal', time_limit=30.0)": lambda: MemorySchedule(
         1024
     ),
+    "LegalizeUnits()": LegalizeUnits,
     "GraphTurboPartition(device='stcp920', capacity=64)": lambda: GraphTurboPartition(
         "stcp920", capacity=64
     ),
