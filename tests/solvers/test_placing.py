@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.fast_run import examples
 from tvm_ios.files.array_files import Array
 from tvm_ios.program.arena.solver import cliques
-from tvm_ios.solvers.placing import Placing, PlacingSearch
+from tvm_ios.solvers.placing import Placed, Placing, PlacingSearch
 
 MIB = 1 << 20
 #: The challenging ones of MiniMalloc (Moffitt, ASPLOS 2023), under its own licence.
@@ -70,11 +70,11 @@ def test_offsets_are_found_where_there_are_some_and_nowhere_else(
     placing = placing_of([size for size, _ in graph], pairs)
     least = smallest(placing)
     for capacity in range(1, least + 2):
-        offsets, none = PlacingSearch(placing, 100_000).within(capacity)
-        assert none == (capacity < least)
-        assert (offsets is None) == none
-        if offsets is not None:
-            check(placing, offsets, capacity)
+        placed = PlacingSearch(placing).within(capacity, 100_000)
+        assert placed.none == (capacity < least)
+        assert (placed.offsets is None) == placed.none
+        if placed.offsets is not None:
+            check(placing, placed.offsets, capacity)
 
 
 def hard(name: str) -> Placing:
@@ -92,7 +92,7 @@ def hard(name: str) -> Placing:
 @pytest.mark.parametrize("name", ["B", "C", "D", "F", "G", "H", "J", "K"])
 def test_hard_arenas_fit(name: str) -> None:
     placing = hard(name)
-    offsets, _ = PlacingSearch(placing, 1_000_000).within(MIB)
+    offsets = PlacingSearch(placing).within(MIB, 1_000_000).offsets
     assert offsets is not None
     check(placing, offsets, MIB)
 
@@ -101,17 +101,16 @@ def test_hard_arenas_fit(name: str) -> None:
 @pytest.mark.parametrize("name", ["A", "E"])
 def test_harder_arenas_fit(name: str) -> None:
     placing = hard(name)
-    offsets, _ = PlacingSearch(placing, 10_000_000).within(MIB)
+    offsets = PlacingSearch(placing).within(MIB, 10_000_000).offsets
     assert offsets is not None
     check(placing, offsets, MIB)
 
 
 def test_limits_end_the_search() -> None:
     placing = hard("I")
-    search = PlacingSearch(placing, 10_000)
-    assert search.within(MIB) == (None, False)
-    assert search.nodes == 0
-    assert PlacingSearch(placing, 10**12).within(MIB, seconds=0.01) == (None, False)
+    assert PlacingSearch(placing).within(MIB, 10_000) == Placed(None, False, 10_000)
+    hurried = PlacingSearch(placing).within(MIB, 10**12, seconds=0.01)
+    assert (hurried.offsets, hurried.none) == (None, False)
 
 
 def test_an_interrupt_ends_the_search() -> None:
@@ -119,4 +118,4 @@ def test_an_interrupt_ends_the_search() -> None:
     timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        PlacingSearch(placing, 10**12).within(MIB)
+        PlacingSearch(placing).within(MIB, 10**12)

@@ -40,16 +40,29 @@ class Placing:
     cliques: Sequence[Sequence[int]]
 
 
-class PlacingSearch:
-    """A search of offsets, with a number of nodes that it may look at in all.
+@dataclass(frozen=True)
+class Placed:
+    """The end of a search: offsets, if it found some.
 
     Attributes
     ----------
+    offsets
+        Offsets in units of the sizes, or None.
+    none
+        Whether there surely are none.
     nodes
-        The nodes that are left.
+        The nodes that it looked at.
     """
 
-    def __init__(self, placing: Placing, nodes: int) -> None:
+    offsets: Array | None
+    none: bool
+    nodes: int
+
+
+class PlacingSearch:
+    """A search of offsets of buffers below given capacities."""
+
+    def __init__(self, placing: Placing) -> None:
         count = len(placing.sizes)
         cliques_of: list[list[int]] = [[] for _ in range(count)]
         for number, clique in enumerate(placing.cliques):
@@ -61,17 +74,15 @@ class PlacingSearch:
         self._near, self._members, self._cliques_of = map(
             _one_behind_the_other, (placing.conflicts, placing.cliques, cliques_of)
         )
-        self.nodes = nodes
 
-    def within(self, capacity: int, seconds: float = 1e9) -> tuple[Array | None, bool]:
-        """Return offsets below a capacity, or None, and whether there surely are none."""
-        offsets, nodes = np.zeros(self._count, np.int64), ctypes.c_int64(self.nodes)
+    def within(self, capacity: int, nodes: int, seconds: float = 1e9) -> Placed:
+        """Search offsets below a capacity, and look at so many nodes at most."""
+        offsets, left = np.zeros(self._count, np.int64), ctypes.c_int64(nodes)
         stopped = ctypes.c_int32(0)
-        place = _library().tvm_ios_place_buffers
         # Ctrl-C reaches the main thread, which therefore must not be the one that searches.
         with ThreadPoolExecutor(1) as thread:
             searching = thread.submit(
-                place,
+                _library().tvm_ios_place_buffers,
                 self._count,
                 *map(_pointer, (self._sizes, self._lived, *self._near)),
                 self._cliques,
@@ -79,15 +90,15 @@ class PlacingSearch:
                 ctypes.c_int64(capacity),
                 ctypes.c_double(seconds),
                 ctypes.byref(stopped),
-                ctypes.byref(nodes),
+                ctypes.byref(left),
                 _pointer(offsets),
             )
             try:
                 outcome = searching.result()
             finally:
                 stopped.value = 1
-        self.nodes = nodes.value
-        return (offsets, False) if outcome == _FOUND else (None, outcome == _NONE)
+        found = offsets if outcome == _FOUND else None
+        return Placed(found, outcome == _NONE, nodes - left.value)
 
 
 @cache

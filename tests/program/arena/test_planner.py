@@ -43,12 +43,12 @@ def test_plans_are_safe_and_optimal(program: Program) -> None:
 
 
 @few
-@given(programs(most_buffers=5), st.booleans())
-def test_the_solver_alone_finds_the_optimum(program: Program, bounded: bool) -> None:
+@given(programs(most_buffers=5), st.booleans(), st.sampled_from([0, 100_000]))
+def test_the_solvers_find_the_optimum(program: Program, bounded: bool, nodes: int) -> None:
     times = lifetimes(program)
     unshared = np.cumsum(times.sizes) - times.sizes
     bound = heaviest(program) if bounded else 0
-    offsets, proven = solve(times, times.conflicts(), unshared, bound, 100_000)
+    offsets, proven = solve(times, times.conflicts(), unshared, bound, nodes, 3.0)
     assert proven
     assert (offsets + times.sizes).max() == smallest_arena(program)
     check_arena(program, _plan(program, dict(zip(times.buffers, offsets, strict=True))))
@@ -68,7 +68,8 @@ def test_the_solver_improves_on_best_fit(monkeypatch: pytest.MonkeyPatch) -> Non
     program = Program((lane,), ("k",), buffers, ("u",))
     memory = plan_memory(program)
     assert (memory.plan.nbytes, memory.bound, memory.proven) == (6 * 64, 6 * 64, True)
-    monkeypatch.setattr(planner, "SOLVER_LIMIT", 0)
+    monkeypatch.setattr(planner, "SEARCH_NODES", 0)
+    monkeypatch.setattr(planner, "SOLVER_LIMIT", 0.0)
     hurried = plan_memory(program)
     assert (hurried.plan.nbytes, hurried.bound, hurried.proven) == (7 * 64, 6 * 64, False)
     check_arena(program, hurried.plan)

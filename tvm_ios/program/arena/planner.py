@@ -17,8 +17,9 @@ from tvm_ios.program.arena.solver import solve
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Program
 
-#: Nodes of the search that improves on best-fit: some seconds.
-SOLVER_LIMIT = 1_000_000
+#: Limits where best-fit is not proven: nodes of the search, and then CP-SAT's deterministic time,
+#: about seconds.
+SEARCH_NODES, SOLVER_LIMIT = 1_000_000, 3.0
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class PlannedMemory:
 def plan_memory(program: Program) -> PlannedMemory:
     """Give the intermediate buffers and scratch of a race-free program offsets in one arena.
 
-    Try best-fit in several orders; if none meets the lower bound, search for a smaller one. The
+    Try best-fit in several orders; if none meets the lower bound, search a smaller one. The
     plan is the same on every machine.
     """
     return plan_lifetimes(lifetimes(program))
@@ -86,7 +87,7 @@ def plan_lifetimes(times: Lifetimes) -> PlannedMemory:
         bound = int(sizes[list(heaviest_antichain(times))].sum())
     proven = _nbytes(sizes, best) == bound
     if not proven:
-        best, proven = solve(times, conflicts, best, bound, SOLVER_LIMIT)
+        best, proven = solve(times, conflicts, best, bound, SEARCH_NODES, SOLVER_LIMIT)
     return PlannedMemory(_plan(times, best), bound, proven, int(sizes.sum()))
 
 
