@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from typing import Any
 
@@ -27,6 +28,8 @@ _EIGHT_BITS = frozenset(
         *("MatMulIntegerToFloat", "QAttention", "QGemm", "QLinearConv", "QLinearMatMul"),
     }
 )
+#: Samples that ONNX Runtime computes at once.
+_AT_ONCE = 2
 #: Time limit of ``onnx.reference``, which computes a convolution in NumPy in seconds.
 EVALUATOR_SECONDS = 30.0
 
@@ -52,9 +55,10 @@ def runtime_outputs(
     # It raises what it likes about operators that it lacks, and protobuf about 2 GB.
     except Exception as error:
         raise NotComputed(f"{name} refuses the model") from error
-    with contextlib.suppress(Exception):
-        for feed in feeds[1:]:
-            outputs.append(_numbers(session.run(None, feed)))
+    # Each run takes one thread, and the memory of a sample.
+    with ThreadPoolExecutor(_AT_ONCE) as pool, contextlib.suppress(Exception):
+        for results in pool.map(lambda feed: session.run(None, feed), feeds[1:]):
+            outputs.append(_numbers(results))
     return outputs, name
 
 

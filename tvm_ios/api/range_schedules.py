@@ -44,8 +44,8 @@ _SEARCHED, _KEPT = 3, 3
 #: it takes longer than the second, only programs that were found there are timed.
 _LONGEST_SECONDS, _LONG_SECONDS = 0.1, 0.03
 #: Contests at a point: of all programs, and of the kept ones; and the least seconds of a sample.
-_SELECTION = replace(SELECTION, rounds=20, seconds=1.0)
-_CONFIRMATION = replace(CONFIRMATION, rounds=20, seconds=1.5)
+_SELECTION = replace(SELECTION, rounds=20, seconds=0.5)
+_CONFIRMATION = replace(CONFIRMATION, rounds=20, seconds=1.0)
 _SAMPLE_SECONDS = 2e-4
 
 
@@ -104,10 +104,13 @@ def with_range_schedules(
     built: BuiltModel,
     opened: OpenSearch,
     policies: Sequence[str],
+    known: Sequence[tuple[Values, float]],
     clock: Clock,
     progress: Progress,
 ) -> tuple[BuiltModel, tuple[KeptSchedule, ...]]:
     """Return a program of a range with the schedules that are faster in boxes of it.
+
+    ``known`` has points at which the program was timed, and the seconds of a run.
 
     Where none is, each of its units runs on all lanes. A schedule may have units in the forms that
     are fastest at its point.
@@ -118,8 +121,11 @@ def with_range_schedules(
     After the time limit of ``clock`` no further point is searched or timed.
     """
     symbols = built.program.symbols
+    timed: list[tuple[float, Cell]] = []
     with closing(built.session()) as session:
-        timed = [(_seconds(session, inputs_at(built, c.point)), c) for c in cells_of(symbols)]
+        for cell in cells_of(symbols):
+            seconds = next((seconds for at, seconds in known if at == cell.point), None)
+            timed.append((seconds or _seconds(session, inputs_at(built, cell.point)), cell))
     timed = [(seconds, cell) for seconds, cell in timed if seconds < _LONGEST_SECONDS]
     points = _searched(timed, typical_shapes(symbols))
     candidates = _found(built, opened, policies, points, clock, progress)

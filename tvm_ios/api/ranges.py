@@ -237,7 +237,8 @@ def optimize_range(
         # It is there if the search is interrupted.
         executable = saved(built, points, ())
         interrupts.note(f"{output} has the program of one unit after another")
-    built, schedules = _scheduled(built, opened, options, clock, progress)
+    known = [(point.values, point.latency) for point in points]
+    built, schedules = _scheduled(built, opened, options, known, clock, progress)
     clock.lap("schedule")
     if schedules:
         # Elsewhere the program is that of before.
@@ -345,6 +346,7 @@ def _scheduled(
     built: BuiltModel,
     opened: OpenSearch,
     options: Options,
+    known: Sequence[tuple[Values, float]],
     clock: Clock,
     progress: Progress,
 ) -> tuple[BuiltModel, tuple[KeptSchedule, ...]]:
@@ -360,7 +362,7 @@ def _scheduled(
         policies = ("sequential",) if opened.other_forms() else ()
     if not policies:
         return built, ()
-    scheduled, schedules = with_range_schedules(built, opened, policies, clock, progress)
+    scheduled, schedules = with_range_schedules(built, opened, policies, known, clock, progress)
     if options.memory_budget is not None:
         try:
             _require_budget(scheduled, options.memory_budget)
