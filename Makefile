@@ -34,12 +34,13 @@ test-all: $(STAMP) $(if $(HAS_RELAY_BASE),$(RELAY_STAMP))
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
 	$(if $(HAS_RELAY_BASE),$(RELAY_TESTS),$(RELAY_LEFT_OUT))
 
-# Torch, OpenVINO and ExecuTorch are too large to come with the other test requirements; once they are there,
-# `make test` runs their tests too, and `make test-all` the slow ones.
+# Torch and OpenVINO are too large to come with the other test requirements; once they are there, `make test`
+# runs their tests too, and `make test-all` the slow ones. ExecuTorch only comes with `make test-torch`.
 torch: $(STAMP)
-	$(BIN)/python -m $(PIP_INSTALL) torch==2.13.0 "openvino>=2025.0" "executorch>=1.5"
+	$(BIN)/python -m $(PIP_INSTALL) torch==2.13.0 "openvino>=2025.0"
 
 test-torch: torch
+	$(BIN)/python -m $(PIP_INSTALL) "executorch>=1.5"
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow" tests/*/test_torch_*.py tests/peers
 
 # Trained networks, which lie in packages of which nothing else is needed.

@@ -45,10 +45,7 @@ def import_onnx(
     with warnings.catch_warnings(), contextlib.redirect_stdout(said), more_converters():
         warnings.simplefilter("ignore")
         try:
-            # Inputs keep their names, also those that are no identifiers. Its ``from_onnx`` checks
-            # the model again, for which it copies all weights.
-            importer = ONNXGraphImporter(input_shapes(model), "float32", sanitize=False)
-            module = importer.from_onnx(model.graph, opset_of(model))
+            module = _imported(model)
         except Exception as error:
             # TVM warns when unfinished functions are freed: let it do so before our message.
             traceback.clear_frames(error.__traceback__)
@@ -62,6 +59,15 @@ def import_onnx(
     canonical = canonicalise(module)
     _require_declared_outputs(model, canonical)
     return canonical
+
+
+def _imported(model: onnx.ModelProto) -> tvm.IRModule:
+    """Convert a model by TVM's importer, which need not check it again: it copies all weights then.
+
+    Inputs keep their names, also those that are no identifiers.
+    """
+    importer = ONNXGraphImporter(input_shapes(model), "float32", sanitize=False)
+    return importer.from_onnx(model.graph, opset_of(model))
 
 
 def _require_declared_outputs(model: onnx.ModelProto, module: tvm.IRModule) -> None:

@@ -123,6 +123,22 @@ class Search {
       below = std::min(below, lowest_[buffer] + problem_.sizes[buffer]);
       top = std::min(top, std::max(lowest_[buffer], level) + problem_.sizes[buffer]);
     }
+    for (int clique : cliques) {
+      if (left_[clique] == 0 || top + left_[clique] <= problem_.capacity) continue;
+      // It must begin with a buffer that was not passed over.
+      const auto end = problem_.members.end(clique);
+      const auto first = std::find_if(problem_.members.begin(clique), end, [&](int buffer) {
+        const std::int64_t offset = lowest_[buffer];
+        return offsets_[buffer] < 0 && offset + left_[clique] <= problem_.capacity &&
+               (offset > level || (offset == level && rank_[buffer] >= rank));
+      });
+      if (first == end) {
+        for (auto b = problem_.members.begin(clique); b != end; ++b) {
+          if (offsets_[*b] < 0) blame_[*b] += 1;
+        }
+        return false;
+      }
+    }
     // All that is left of a clique lies above the next buffer.
     std::int64_t most = problem_.capacity;
     for (int clique : cliques) most = std::min(most, problem_.capacity - left_[clique]);
