@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib import metadata
@@ -30,15 +31,18 @@ def installed_versions() -> Mapping[str, str]:
 def built_file(folder: str, name: str) -> Path:
     """Return the path of a file that is built as part of a package, by the package's folder.
 
-    It lies in the package, or in the installed distribution: an editable install keeps it there.
-    Raise ImportError if it was not built.
+    It lies in the package, or in the installed distribution: an editable install keeps it there. Or
+    it lies in the installation that has the library of the variable ``TVM_IOS_NATIVE_LIB``. Raise
+    ImportError if it was not built.
     """
-    places = [Path(__file__).parents[1] / folder]
+    roots = [Path(__file__).parents[1]]
     with suppress(metadata.PackageNotFoundError):
-        places.append(Path(str(metadata.distribution(COMPLETE).locate_file(folder))))
-    for place in places:
-        if (place / name).exists():
-            return place / name
+        roots.append(Path(str(metadata.distribution(COMPLETE).locate_file(""))))
+    if native := os.environ.get("TVM_IOS_NATIVE_LIB"):
+        roots.append(Path(native).absolute().parents[1])
+    for root in roots:
+        if (root / folder / name).exists():
+            return root / folder / name
     raise ImportError(f"{name} was not built; run `pip install .`")
 
 

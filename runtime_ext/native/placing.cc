@@ -1,10 +1,11 @@
 // Places buffers in an arena of a given capacity, by depth-first search.
 //
-// Buffers are placed one after another, each at the lowest offset that the earlier ones leave it, in
+// Buffers are placed one after another, each at the lowest offset that earlier ones leave it, in
 // the order of their offsets: every plan can be pushed down to one that such an order makes (a
 // canonical one; Moffitt, MiniMalloc, ASPLOS 2023). A branch ends where
 //  - a clique, a set of buffers that all conflict with each other, has no room for those of it that
 //    are left, above the lowest offset that one of them can have;
+//  - all buffers that such a clique can begin with were passed over;
 //  - a buffer is passed over that would have fitted wholly below the next one;
 //  - a buffer was passed over, and nothing that is left can raise it.
 // Buffers that are connected by no conflict any more are placed part by part.
@@ -112,8 +113,7 @@ class Search {
   }
 
   bool Branch(const Numbers& buffers, const Numbers& cliques, std::int64_t level, int rank) {
-    if (nodes_ <= 0 || stopped_ != 0 ||
-        (nodes_ % 256 == 0 && Clock::now() > until_)) {
+    if (nodes_ <= 0 || stopped_ != 0 || (nodes_ % 256 == 0 && Clock::now() > until_)) {
       limited_ = true;
       return false;
     }
@@ -132,12 +132,7 @@ class Search {
         return offsets_[buffer] < 0 && offset + left_[clique] <= problem_.capacity &&
                (offset > level || (offset == level && rank_[buffer] >= rank));
       });
-      if (first == end) {
-        for (auto b = problem_.members.begin(clique); b != end; ++b) {
-          if (offsets_[*b] < 0) blame_[*b] += 1;
-        }
-        return false;
-      }
+      if (first == end) return Blame(clique);
     }
     // All that is left of a clique lies above the next buffer.
     std::int64_t most = problem_.capacity;
@@ -214,13 +209,18 @@ class Search {
     }
     for (int clique : cliques) {
       if (left_[clique] == 0) continue;
-      if (std::max(floors_[clique], level) + left_[clique] <= problem_.capacity) continue;
-      for (auto b = problem_.members.begin(clique); b != problem_.members.end(clique); ++b) {
-        if (offsets_[*b] < 0) blame_[*b] += 1;
-      }
-      return false;
+      const std::int64_t floor = std::max(floors_[clique], level);
+      if (floor + left_[clique] > problem_.capacity) return Blame(clique);
     }
     return true;
+  }
+
+  // Notes that what is left of a clique ended a branch; returns false.
+  bool Blame(int clique) {
+    for (auto b = problem_.members.begin(clique); b != problem_.members.end(clique); ++b) {
+      if (offsets_[*b] < 0) blame_[*b] += 1;
+    }
+    return false;
   }
 
   void Note(int clique) {
