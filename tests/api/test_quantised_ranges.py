@@ -88,7 +88,7 @@ NETWORKS = {
 
 def _multiply(monkeypatch: pytest.MonkeyPatch, *, integers: bool) -> None:
     """Let products be of integers wherever they can, or nowhere: times of small units differ."""
-    from relay_passes.relax.open_search import OpenSearch
+    from relay_passes.relax.ranges.search import OpenSearch
 
     def chosen(self: Any, *_: object) -> None:
         self.kernels = {

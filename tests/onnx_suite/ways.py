@@ -85,7 +85,7 @@ def _tvm_ios_open(
     model: onnx.ModelProto, path: Path, feeds: Mapping[str, Array], executor: str = "native"
 ) -> Computed:
     """One program for a range of shapes, drawn by the case's name."""
-    from relay_passes.relax.open_units import load_open_model
+    from relay_passes.relax.ranges.units import load_open_model
     from relay_passes.search_options import SearchOptions
     from runtime_ext.targets import target_backend
     from runtime_ext.unit_build import build_units

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay_passes.measured_module import MeasuredModule
-from relay_passes.relax.open_units import load_open_model
+from relay_passes.relax.ranges.units import load_open_model
 from relay_passes.relax.target_units import RelaxUnits
 from relay_passes.search_options import SearchOptions
 from runtime_ext.targets import target_backend
@@ -301,7 +301,7 @@ def test_chains_of_any_batch(
                 taken.append(chain)
         return taken
 
-    monkeypatch.setattr("relay_passes.relax.open_units._faster_chains", disjoint)
+    monkeypatch.setattr("relay_passes.relax.ranges.units._faster_chains", disjoint)
     path, options = tmp_path / "model.onnx", SearchOptions(lanes=2, cache=tmp_path)
     onnx.save(mobilenet(), path)
     ranges = parse_ranges([f"image:1..5,3,{side},{side}"])

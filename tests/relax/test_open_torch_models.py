@@ -13,7 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from relay_passes.relax.open_units import load_open_model  # noqa: E402
+from relay_passes.relax.ranges.units import load_open_model  # noqa: E402
 from runtime_ext.targets import target_backend  # noqa: E402
 from runtime_ext.unit_build import build_units  # noqa: E402
 from tests.torch_sketch import save  # noqa: E402

@@ -13,8 +13,8 @@ from tvm import relax
 
 from relay_passes.load import load_model
 from relay_passes.pipeline import applied
-from relay_passes.relax.function_data import function_data, with_extents
-from relay_passes.relax.open_units import load_open_model
+from relay_passes.relax.ranges.function_data import function_data, with_extents
+from relay_passes.relax.ranges.units import load_open_model
 from relay_passes.relax.scheduled import scheduled_units
 from runtime_ext.kernels.open_shapes import extent_in_relax, relax_extent
 from runtime_ext.kernels.relax_function import static_shape

@@ -12,7 +12,7 @@ import tvm
 from tvm import relax
 
 from relay_passes.load import load_model
-from relay_passes.relax.open_units import load_open_model
+from relay_passes.relax.ranges.units import load_open_model
 from relay_passes.relax.target_units import RelaxUnits
 from relay_passes.search_options import SearchOptions
 from runtime_ext.targets import target_backend

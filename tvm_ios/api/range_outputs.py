@@ -29,8 +29,8 @@ from tvm_ios.shapes.fitting import Values
 from tvm_ios.shapes.ranges import typical_shapes
 
 if TYPE_CHECKING:
-    from relay_passes.relax.open_search import OpenSearch
-    from relay_passes.relax.open_units import OpenModel
+    from relay_passes.relax.ranges.search import OpenSearch
+    from relay_passes.relax.ranges.units import OpenModel
     from runtime_ext.execution.built_model import BuiltModel
 
 #: Random shapes that are compared besides those at the ends of the range.

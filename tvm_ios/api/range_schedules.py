@@ -29,7 +29,7 @@ from tvm_ios.shapes.fitting import Values
 from tvm_ios.shapes.ranges import typical_shapes, typical_values
 
 if TYPE_CHECKING:
-    from relay_passes.relax.open_search import OpenSearch
+    from relay_passes.relax.ranges.search import OpenSearch
     from runtime_ext.execution.built_model import BuiltModel
     from tvm_ios.search import Search
 

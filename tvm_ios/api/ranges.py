@@ -38,8 +38,8 @@ from tvm_ios.shapes.fitting import Values, values_text
 from tvm_ios.shapes.ranges import Range, Ranges, typical_shapes
 
 if TYPE_CHECKING:
-    from relay_passes.relax.open_search import OpenSearch
-    from relay_passes.relax.open_units import OpenModel
+    from relay_passes.relax.ranges.search import OpenSearch
+    from relay_passes.relax.ranges.units import OpenModel
     from runtime_ext.execution.built_model import BuiltModel
     from tvm_ios.contest.outputs import Reference
     from tvm_ios.models.source import AnyModel
@@ -165,8 +165,8 @@ def optimize_range(
         If the program computes something else.
     """
     options = options or Options()
-    from relay_passes.relax.open_search import OpenSearch
-    from relay_passes.relax.open_units import OpenModel, load_open_model
+    from relay_passes.relax.ranges.search import OpenSearch
+    from relay_passes.relax.ranges.units import OpenModel, load_open_model
     from runtime_ext.targets import target_backend
 
     if output is not None:

@@ -83,7 +83,7 @@ def bench_range(
         results differ.
     """
     peers, options = peers_of_ranges(against), options or Options()
-    from relay_passes.relax.open_units import load_open_model
+    from relay_passes.relax.ranges.units import load_open_model
     from runtime_ext.execution.packages.package import META
     from runtime_ext.peers.side_by_side import SideBySide
 

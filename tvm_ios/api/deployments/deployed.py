@@ -108,7 +108,7 @@ def deploy_range(
     this machine cannot run is left out. Raise UserError if no program can be made, the folder holds
     something else, or a program computes something else.
     """
-    from relay_passes.relax.open_units import OpenModel, load_open_model
+    from relay_passes.relax.ranges.units import OpenModel, load_open_model
     from runtime_ext.machine.this_machine import announce_lanes
     from runtime_ext.named_target import target_of
 

@@ -1,7 +1,7 @@
 """Constants that depend on the shape, made of tables that a program holds.
 
 Positions and masks at a shape are a part of those of the largest one; detectors count the cells of
-images (:mod:`relay_passes.relax.grid_constants`); a few numbers are extents.
+images (:mod:`relay_passes.relax.ranges.grid_constants`); a few numbers are extents.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from tvm import relax
 
-from relay_passes.relax.grid_constants import fitted_images
+from relay_passes.relax.ranges.grid_constants import fitted_images
 from runtime_ext.kernels.open_shapes import relax_extent
 from tvm_ios.files.array_files import Array
 from tvm_ios.shapes.extent import (

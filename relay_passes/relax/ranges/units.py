@@ -16,9 +16,9 @@ from relay_passes.measured_module import MeasuredModule
 from relay_passes.pipeline import applied, prepare_canonical
 from relay_passes.prepared import Prepared
 from relay_passes.relax.expressions import constant
-from relay_passes.relax.function_data import function_data, with_extents
 from relay_passes.relax.importer import import_onnx
-from relay_passes.relax.open_constants import OpenConstant, open_constants
+from relay_passes.relax.ranges.constants import OpenConstant, open_constants
+from relay_passes.relax.ranges.function_data import function_data, with_extents
 from relay_passes.relax.scheduled import scheduled_units
 from relay_passes.relax.target_units import RelaxUnits
 from relay_passes.search_options import SearchOptions
@@ -163,7 +163,7 @@ def open_units(
 
     ``shapes`` has for each input its extents, open ones as expressions. Raise OpenExtentError as
     :func:`tvm_ios.graph.open_graph.open_graph`, and if a constant depends on the shape in another
-    way than :func:`~relay_passes.relax.open_constants.open_constants` knows.
+    way than :func:`~relay_passes.relax.ranges.constants.open_constants` knows.
     """
     at_hint: list[ScheduledUnits] = []
     arrays: dict[tuple[tuple[int, ...], ...], list[list[Array]]] = {}
