@@ -79,25 +79,25 @@ def load_model(
         source = replace(source, cells=True)
     form = source.form
     if source.is_onnx:
-        written = read_model(source)
+        whole = read_model(source)
         progress("simplifying the model", 0, 1)
-        simple = simplified(source, written)
+        simple = simplified(source, whole)
         progress("simplifying the model", 1, 1)
         operators = len(simple.model.graph.node)
         progress("importing operators", 0, operators)
         dialect = named_dialect(source.dialect)
         module = dialect.import_onnx(simple.model, dump_ir)
         progress("importing operators", operators, operators)
-        whole = written if simple.tail is not None else None
+        written = simple.written
         return LoadedModel(
             dialect,
             source.name,
             module,
             simple.model,
-            original=source.path if form is Form.TORCH else simple.written,
-            written=simple.written,
+            original=source.path if form is Form.TORCH else written,
+            written=written,
             tail=simple.tail,
-            whole=whole,
+            whole=None if simple.tail is None else whole,
         )
     if form is not Form.MODULE:
         raise ModelError(

@@ -16,6 +16,13 @@ def nearest(name: str, known: Collection[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
+def first_cause(error: BaseException) -> str:
+    """Return the first line of the error that caused an error, or how that is written in Python."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return str(error).strip().partition("\n")[0] or repr(error)
+
+
 class ModelError(UserError):
     """A model that cannot be read."""
 

@@ -1,6 +1,7 @@
 """Whole networks.
 
 fine_grained_waits.py   waits against barriers, on random cells
+first_executable.py     the time from the command to executables, and to good ones
 graphnet.py             torch models of GraphNet, read by graphnet_samples.py, by torch.compile
 graphturbo_cpu.py       instances on lanes against layer by layer
 optimize.py             every network by `tvm-ios optimize`, its outputs compared

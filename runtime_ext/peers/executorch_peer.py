@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from runtime_ext.execution.bound_model import BoundModel, Taken
 from runtime_ext.peers.peer import PeerModel
-from tvm_ios.errors import UserError
+from tvm_ios.errors import UserError, first_cause
 from tvm_ios.files.atomic import temporary_folder
 
 
@@ -35,7 +35,7 @@ def start(network: PeerModel) -> BoundModel:
         made = lowered.to_executorch()
     # Exporters and passes raise anything.
     except Exception as error:
-        raise UserError(f"ExecuTorch refuses the model: {_reason(error)}") from error
+        raise UserError(f"ExecuTorch refuses the model: {first_cause(error)}") from error
     _set_threads(network.lanes)
     loaded = _loaded(made)
 
@@ -66,13 +66,6 @@ def _loaded(made: Any) -> Any:
     with temporary_folder() as folder:
         (folder / "model.pte").write_bytes(made.buffer)
         return portable_lib._load_for_executorch(str(folder / "model.pte"))
-
-
-def _reason(error: BaseException) -> str:
-    """Return the first line of the error that caused an error."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return next(iter(str(error).splitlines()), "") or repr(error)
 
 
 def _taken(graph_module: fx.GraphModule, multiply_adds: int) -> Taken:

@@ -17,7 +17,7 @@ from onnxscript import optimizer
 from onnxscript.rewriter import rewrite
 from onnxscript.rewriter.rules.common import fuse_pad_into_conv_rule
 
-from tvm_ios.errors import UserError
+from tvm_ios.errors import UserError, first_cause
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import free_weights_from_inputs
 from tvm_ios.onnx.rewrites.affine import fold_affine
@@ -139,11 +139,8 @@ def _own_errors() -> Generator[None, None, None]:
     except UserError:
         raise
     except Exception as error:
-        cause: BaseException = error
-        while cause.__cause__ is not None:
-            cause = cause.__cause__
-        text = str(cause).strip().partition("\n")[0] or repr(cause)
-        raise GraphError(f"the ONNX model cannot be simplified: {text}") from error
+        reason = first_cause(error)
+        raise GraphError(f"the ONNX model cannot be simplified: {reason}") from error
 
 
 def _folded(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
+
+from tvm_ios.solvers.interruptible import run_interruptibly
 
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import CpModel, CpSolver
-
-#: Seconds after which an interrupted solver is told to stop again: it ignores this until it runs.
-_STOP_SECONDS = 0.01
 
 
 def solve_by_cp_sat(model: CpModel, limit: str, amount: float) -> tuple[CpSolver, bool] | None:
@@ -29,16 +27,7 @@ def solve_by_cp_sat(model: CpModel, limit: str, amount: float) -> tuple[CpSolver
     # Ctrl-C would end the process without a message.
     solver.parameters.catch_sigint_signal = False
     setattr(solver.parameters, limit, amount)
-    # Signals are raised in the main thread, which therefore must not be the one that solves.
-    with ThreadPoolExecutor(1) as thread:
-        solving = thread.submit(solver.solve, model)
-        try:
-            status = solving.result()
-        except BaseException:
-            while not solving.done():
-                solver.stop_search()
-                wait([solving], _STOP_SECONDS)
-            raise
+    status = run_interruptibly(lambda: solver.solve(model), solver.stop_search)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None
     return solver, status == cp_model.OPTIMAL

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 
 from tvm_ios.distributions import built_file
 from tvm_ios.files.array_files import Array
+from tvm_ios.solvers.interruptible import run_interruptibly
 
 _LIBRARY = "libtvm_ios_placing.so"
 _FOUND, _NONE = 1, 0
@@ -79,24 +79,22 @@ class PlacingSearch:
         """Search offsets below a capacity, and look at so many nodes at most."""
         offsets, left = np.zeros(self._count, np.int64), ctypes.c_int64(nodes)
         stopped = ctypes.c_int32(0)
-        # Ctrl-C reaches the main thread, which therefore must not be the one that searches.
-        with ThreadPoolExecutor(1) as thread:
-            searching = thread.submit(
-                _library().tvm_ios_place_buffers,
-                self._count,
-                *map(_pointer, (self._sizes, self._lived, *self._near)),
-                self._cliques,
-                *map(_pointer, (*self._members, *self._cliques_of)),
-                ctypes.c_int64(capacity),
-                ctypes.c_double(seconds),
-                ctypes.byref(stopped),
-                ctypes.byref(left),
-                _pointer(offsets),
-            )
-            try:
-                outcome = searching.result()
-            finally:
-                stopped.value = 1
+        arguments = (
+            self._count,
+            *map(_pointer, (self._sizes, self._lived, *self._near)),
+            self._cliques,
+            *map(_pointer, (*self._members, *self._cliques_of)),
+            ctypes.c_int64(capacity),
+            ctypes.c_double(seconds),
+            ctypes.byref(stopped),
+            ctypes.byref(left),
+            _pointer(offsets),
+        )
+
+        def stop() -> None:
+            stopped.value = 1
+
+        outcome = run_interruptibly(lambda: _library().tvm_ios_place_buffers(*arguments), stop)
         found = offsets if outcome == _FOUND else None
         return Placed(found, outcome == _NONE, nodes - left.value)
 

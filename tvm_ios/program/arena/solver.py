@@ -53,8 +53,9 @@ def solve(
         offsets, least = _searched(placing, start[placed] // unit, -(-bound // unit), nodes)
         best, least = start.copy(), least * unit
         best[placed] = offsets * unit
-    if int((best + times.sizes).max(initial=0)) == least or pairs > _MOST_OF_CP_SAT:
-        return best, int((best + times.sizes).max(initial=0)) == least
+    proven = int((best + times.sizes).max(initial=0)) == least
+    if proven or pairs > _MOST_OF_CP_SAT:
+        return best, proven
     return _by_cp_sat(times.sizes, conflicts, best, least, limit)
 
 
