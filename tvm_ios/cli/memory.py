@@ -50,7 +50,7 @@ def memory(
         str | None,
         panels.search(
             metavar="NAMES",
-            help="Schedulers to run, between commas; all by default, with --output and --bank optimal.",
+            help="Schedulers to run, between commas; else all, or optimal with --output or --bank.",
             autocompletion=complete_memory_schedulers,
         ),
     ] = None,
@@ -109,18 +109,22 @@ def memory(
         "--units": units,
         "--zero-copy-concat": zero_copy_concat,
         "--fuse-activations": fuse_activations,
-        "--rewrite": rewrite,
     }
     if Path(model).suffix == ".csv":
-        unfit = {"--scheduler": scheduler, "--in-place": in_place, "--plot": plot, **of_graphs}
-        refuse("a table has buffers only: leave it out", {**unfit, "--shape": shape})
+        unfit = {
+            "--scheduler": scheduler,
+            "--in-place": in_place,
+            "--plot": plot,
+            "--rewrite": rewrite,
+        }
+        refuse("a table has buffers only: leave it out", {**unfit, **of_graphs, "--shape": shape})
         place_table(Path(model), memories, time_limit, reporting)
         return
     search = Search(names, time_limit, ilp.options(names))
     source = ModelSource(model, shapes=input_shapes(shape), batch=batch)
     if own_nodes:
         refuse("the nodes of the file itself are ordered: leave it out", of_graphs)
-        ordered = order_nodes(source, search, memories, reporting)
+        ordered = order_nodes(source, search, memories, reporting, rewrite=rewrite)
     else:
         refuse("it is of --bank and --output: add one", {"--alignment": memories.alignment})
         if units:

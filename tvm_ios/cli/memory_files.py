@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
@@ -19,7 +20,7 @@ from tvm_ios.cli.frame.output import (
 from tvm_ios.cli.options.memory import Memories
 from tvm_ios.cli.options.values import wrong_use
 from tvm_ios.cli.tables.memory import OrderedModel, placed_json, show_placed
-from tvm_ios.memory.comparison import ScheduledMemory, best_of, compare_schedulers, scheduled
+from tvm_ios.memory.comparison import ScheduledMemory, compare_schedulers, scheduled
 from tvm_ios.memory.fitting import require_fit
 from tvm_ios.memory.formats.buffer_table import BufferTable
 from tvm_ios.memory.options import SchedulerOptions
@@ -28,6 +29,9 @@ from tvm_ios.memory.planning import plan
 from tvm_ios.memory.problem import MemoryProblem
 from tvm_ios.models.source import ModelSource
 from tvm_ios.program.program import ALIGNMENT
+
+if TYPE_CHECKING:
+    from tvm_ios.memory.formats.onnx_model import WrittenModel
 
 
 @dataclass(frozen=True)
@@ -60,11 +64,17 @@ def place_table(path: Path, memories: Memories, time_limit: float, reporting: Re
 
 
 def order_nodes(
-    source: ModelSource, search: Search, memories: Memories, reporting: Reporting
+    source: ModelSource,
+    search: Search,
+    memories: Memories,
+    reporting: Reporting,
+    *,
+    rewrite: bool = False,
 ) -> OrderedModel:
     """Order the nodes of an ONNX file, and print and write the best order, or places in it.
 
-    The order of the file is kept if none needs less.
+    The order of the file is kept if none needs less; with ``rewrite``, so are its nodes if the
+    rewritten ones need no less.
     """
     from tvm_ios.memory.formats.onnx_model import WrittenModel
 
@@ -75,11 +85,17 @@ def order_nodes(
     unknown = counted(len(model.unknown), "value")
     tail = f"{unknown} of sizes that depend on the data count as nothing" if model.unknown else None
     tell_tail(tail)
-    problem = model.graph.problem
-    own = scheduled(problem, "as written", as_given(problem))
-    found = search.rows(problem)
-    best = min((own, best_of(found)), key=lambda row: (row.arena.plan.nbytes, row.ordered.peak))
-    require_fit(source.name, best.arena, max(row.ordered.bound for row in found), memories.allowed)
+    ordered = _ordered(model, search)
+    rewritten = model.rewritten() if rewrite else None
+    if rewritten is not None:
+        after = _ordered(rewritten.model, search)
+        if after.best.arena.plan.nbytes < ordered.best.arena.plan.nbytes:
+            ordered, model = replace(after, before=ordered.rows), rewritten.model
+        else:
+            rewritten = replace(rewritten, convolutions=0, additions=0)
+    best = ordered.best
+    bound = max(row.ordered.bound for row in ordered.rows)
+    require_fit(source.name, best.arena, bound, memories.allowed)
     order = model.graph.unsorted(best.ordered.order)
     placed = None
     if memories.bank or suffix == ".csv":
@@ -90,16 +106,34 @@ def order_nodes(
             table.write(output, placed)
     if output is not None and suffix == ".onnx":
         model.write(output, order)
-    ordered = OrderedModel(source.name, [node.name for node in model.nodes], (own, *found), best)
     if reporting.as_json:
-        places = {} if placed is None else {"placed": placed_json(placed)}
-        print_json({**ordered.to_json(), **places, "tail": tail})
+        document = ordered.to_json()
+        if placed is not None:
+            document["placed"] = placed_json(placed)
+        if rewritten is not None:
+            document["rewritten_convolutions"] = rewritten.convolutions
+            document["more_additions"] = rewritten.additions
+        print_json({**document, "tail": tail})
         return ordered
     ordered.show(memories.allowed)
+    if rewritten is not None:
+        sums = counted(rewritten.additions, "more addition")
+        done = f"{counted(rewritten.convolutions, 'convolution')} rewritten, which take {sums}"
+        kept = "nothing was rewritten, as it would not need less"
+        console().print(done if rewritten.convolutions else kept)
     if placed is not None:
         show_placed(source.name, placed)
     _tell_written(output)
     return ordered
+
+
+def _ordered(model: WrittenModel, search: Search) -> OrderedModel:
+    """Return the orders of a model's nodes; the best is its own if none needs less."""
+    problem = model.graph.problem
+    own = scheduled(problem, "as written", as_given(problem))
+    rows = (own, *search.rows(problem))
+    best = min(rows, key=lambda row: (row.arena.plan.nbytes, row.ordered.peak))
+    return OrderedModel(model.source.name, [node.name for node in model.nodes], rows, best)
 
 
 def _require_suffix(output: Path | None, *allowed: str) -> str:

@@ -1,8 +1,9 @@
-"""Tables of buffers (CSV) in MiniMalloc's format, and the same rows with a column ``offset``.
+"""Tables of buffers (CSV) in MiniMalloc's format, and the same rows with the column ``offset``.
 
 The columns are ``id``, ``lower``, ``upper`` and ``size``, whole numbers but for the first; a buffer
 that ends at a step may share bytes with one that begins at it. Besides, ``bank`` names the bank in
 which a buffer has to lie, and ``traffic`` has the bytes that are read and written. Others are kept.
+Of several banks, the column ``lies_in`` names the one that was chosen.
 """
 
 from __future__ import annotations
@@ -74,10 +75,10 @@ class BufferTable:
         return BufferTable(columns, tuple(rows), tuple(buffers))
 
     def write(self, path: Path, plan: Plan) -> None:
-        """Write the rows with the offsets of a plan, and its banks if there are several."""
+        """Write the rows with the offsets of a plan, and if it has several banks a column of these."""
         placed = {"offset": [str(offset) for offset in plan.offsets]}
         if len(plan.banks) > 1:
-            placed["bank"] = [plan.banks[number].bank.name for number in plan.bank_of]
+            placed["lies_in"] = [plan.banks[number].bank.name for number in plan.bank_of]
         columns = [*(name for name in self.columns if name not in placed), *placed]
         text = io.StringIO()
         writer = csv.DictWriter(text, columns, lineterminator="\n")

@@ -17,6 +17,7 @@ import onnx_ir as ir
 from tvm_ios.errors import ModelError
 from tvm_ios.files.atomic import temporary_folder, write_atomically
 from tvm_ios.graph.elements import GraphError
+from tvm_ios.memory.formats.onnx_rewriting import split_concatenations
 from tvm_ios.memory.ordering import Node, TensorGraph
 from tvm_ios.models.load import read_model, simplified
 from tvm_ios.models.source import Form, ModelSource
@@ -55,11 +56,14 @@ class WrittenModel:
         The model, without weights that lie in other files.
     sizes
         The bytes of the values whose sizes are known.
+    data
+        The names of files in the model's folder that hold its weights.
     """
 
     source: ModelSource
     model: Any
     sizes: Mapping[str, int]
+    data: tuple[str, ...]
 
     @staticmethod
     def read(source: ModelSource) -> WrittenModel:
@@ -73,8 +77,24 @@ class WrittenModel:
             raise ModelError("a model is written as it is: leave out --batch and --random-seed")
         read = read_model(source)
         shapes = known_shapes(source.name, read, source.shapes)
-        own = read if source.form is Form.ZOO else read_without_weights(source.path)
-        return WrittenModel(source, own, _sizes(source, with_static_inputs(read, shapes)))
+        sizes = _sizes(source, with_static_inputs(read, shapes))
+        if source.form is Form.ZOO:
+            return WrittenModel(source, read, sizes, ())
+        own = read_without_weights(source.path)
+        return WrittenModel(source, own, sizes, weight_files(source.path))
+
+    def rewritten(self) -> RewrittenModel:
+        """Return the model after SERENITY's identity rewriting, with all its weights inside."""
+        read = read_model(self.source)
+        work: Any = ir.serde.deserialize_model(read)
+        infer_shapes(work)
+        convolutions, sums = split_concatenations(work)
+        model: Any = ir.serde.serialize_model(work)
+        shapes = known_shapes(self.source.name, model, self.source.shapes)
+        sizes = _sizes(self.source, with_static_inputs(model, shapes))
+        additions = sum(int(sizes.get(v.name, 0) // v.dtype.itemsize) for v in sums)
+        written = WrittenModel(self.source, model, sizes, ())
+        return RewrittenModel(written, convolutions, additions)
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -126,10 +146,18 @@ class WrittenModel:
         written.CopyFrom(self.model)
         del written.graph.node[:]
         written.graph.node.extend(self.model.graph.node[number] for number in order)
-        if self.source.form is Form.ONNX:
-            for name in weight_files(self.source.path):
-                _copy_beside(self.source.path.parent / name, path.parent / name)
+        for name in self.data:
+            _copy_beside(self.source.path.parent / name, path.parent / name)
         write_atomically(path, written.SerializeToString())
+
+
+@dataclass(frozen=True)
+class RewrittenModel:
+    """A rewritten model, how many convolutions were rewritten, and the additions that it took."""
+
+    model: WrittenModel
+    convolutions: int
+    additions: int
 
 
 def _sizes(source: ModelSource, static: Any) -> dict[str, int]:
