@@ -73,6 +73,14 @@ def memory(
         bool,
         panels.search("--rewrite", help="First split what convolves a concatenation (SERENITY)."),
     ] = False,
+    bands: Annotated[
+        bool,
+        panels.search(
+            "--bands",
+            help="With --output: compute parts of the model in bands of rows, with more arithmetic "
+            "at their borders, where that needs less.",
+        ),
+    ] = False,
     time_limit: Annotated[
         float, panels.limits(min=0.0, help="Seconds of each scheduler, and of placing, at most.")
     ] = 30.0,
@@ -124,9 +132,10 @@ def memory(
     source = ModelSource(model, shapes=input_shapes(shape), batch=batch)
     if own_nodes:
         refuse("the nodes of the file itself are ordered: leave it out", of_graphs)
-        ordered = order_nodes(source, search, memories, reporting, rewrite=rewrite)
+        ordered = order_nodes(source, search, memories, reporting, rewrite=rewrite, bands=bands)
     else:
-        refuse("it is of --bank and --output: add one", {"--alignment": memories.alignment})
+        of_nodes = {"--alignment": memories.alignment, "--bands": bands}
+        refuse("it is of --bank and --output: add one", of_nodes)
         if units:
             unfit = {"--rewrite": rewrite, "--fuse-activations": fuse_activations}
             refuse("units run as they are: leave out --units", unfit)
