@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 
 class MalformedError(ValueError):
     """A FlatBuffer with an offset or a length that leads out of it."""
+
+
+#: For each kind of table those of its fields that refer to something: the name of a table, that of
+#: the tables of a vector in brackets, or the bytes of each element of any other vector.
+Schema: TypeAlias = Mapping[str, Mapping[int, str | list[str] | int]]
 
 
 def number_at(data: bytes, kind: str, at: int) -> int:
@@ -18,9 +25,15 @@ def number_at(data: bytes, kind: str, at: int) -> int:
 def numbers_at(data: bytes, kind: str, at: int, count: int) -> tuple[int, ...]:
     """Return so many little-endian numbers of a ``struct`` kind from a position on."""
     form = f"<{count}{kind}"
-    if at < 0 or at + struct.calcsize(form) > len(data):
-        raise MalformedError(f"byte {at} is asked for, and it has {len(data)}")
+    _require_bytes(data, at, struct.calcsize(form))
     return struct.unpack_from(form, data, at)
+
+
+def _require_bytes(data: bytes, at: int, count: int) -> None:
+    if not 0 <= at <= len(data) - count:
+        raise MalformedError(
+            f"it refers to {count} bytes from byte {at} on, and has {len(data)} bytes"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +58,7 @@ class Vector:
 
     def content(self) -> bytes:
         """Return the elements as bytes."""
-        if self.at + self.count > len(self.data):
-            raise MalformedError(f"{self.count} bytes are asked for from byte {self.at} on")
+        _require_bytes(self.data, self.at, self.count)
         return self.data[self.at : self.at + self.count]
 
 
@@ -95,6 +107,22 @@ class Table:
         if at is None:
             return Vector(self.data, self.at, 0)
         return Vector(self.data, at + 4, number_at(self.data, "I", at))
+
+    def require_whole(self, name: str, schema: Schema) -> None:
+        """Require that the table, and all that it refers to by a schema, lie within the bytes."""
+        vtable = self.at - number_at(self.data, "i", self.at)
+        _require_bytes(self.data, self.at, number_at(self.data, "H", vtable + 2))
+        for number, kind in schema[name].items():
+            if self.place(number) is None:
+                continue
+            if isinstance(kind, str):
+                self.table(number).require_whole(kind, schema)
+            elif isinstance(kind, int):
+                vector = self.vector(number)
+                _require_bytes(self.data, vector.at, kind * vector.count)
+            else:
+                for table in self.vector(number).tables():
+                    table.require_whole(kind[0], schema)
 
     def text(self, number: int) -> str:
         """Return a field that is a string, empty if it is left out."""

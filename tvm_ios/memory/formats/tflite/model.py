@@ -7,9 +7,16 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import accumulate
 
 from tvm_ios.errors import ModelError
-from tvm_ios.memory.formats.tflite.flatbuffer import MalformedError, Table, Vector, root_of
+from tvm_ios.memory.formats.tflite.flatbuffer import (
+    MalformedError,
+    Schema,
+    Table,
+    Vector,
+    root_of,
+)
 
 _IDENTIFIER = b"TFL3"
 #: The metadata that holds the offsets of all tensors, and an offset that leaves one to the device.
@@ -149,6 +156,25 @@ class _Metadata(IntEnum):
     BUFFER = 1
 
 
+#: What a file must hold whole.
+_SCHEMA: Schema = {
+    "Model": {
+        1: ["OperatorCode"], 2: ["SubGraph"], 3: 1, 4: ["Buffer"], 5: 4, 6: ["Metadata"],
+        7: ["SignatureDef"],
+    },
+    "OperatorCode": {1: 1},
+    "SubGraph": {0: ["Tensor"], 1: 4, 2: 4, 3: ["Operator"], 4: 1},
+    "Tensor": {0: 4, 3: 1, 4: "Quantization", 7: 4},
+    "Quantization": {0: 4, 1: 4, 2: 4, 3: 8},
+    "Operator": {1: 4, 2: 4, 4: "Options", 5: 1, 7: 1, 8: 4, 12: "Options"},
+    "Options": {},
+    "Buffer": {0: 1},
+    "Metadata": {0: 1},
+    "SignatureDef": {0: ["TensorMap"], 1: ["TensorMap"], 2: 1},
+    "TensorMap": {0: 1},
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Tensor:
     """A tensor of a subgraph; one without data in the file lives in the arena."""
@@ -205,6 +231,12 @@ class TfliteModel:
         """The tensors of all subgraphs, as plans number them."""
         return tuple(tensor for graph in self.subgraphs for tensor in graph.tensors)
 
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """For each subgraph the number of its first tensor among all."""
+        counts = (len(graph.tensors) for graph in self.subgraphs)
+        return tuple(accumulate(counts, initial=0))[:-1]
+
 
 def read_tflite(data: bytes) -> TfliteModel:
     """Return the model that a ``.tflite`` file holds.
@@ -224,6 +256,7 @@ def read_tflite(data: bytes) -> TfliteModel:
 
 def _read(data: bytes) -> TfliteModel:
     root = root_of(data)
+    root.require_whole("Model", _SCHEMA)
     if root.vector(_Model.EXTERNAL_BUFFERS).count:
         raise ModelError(_OUTSIDE)
     buffers = root.vector(_Model.BUFFERS).tables()
@@ -277,7 +310,7 @@ def _tensor(table: Table, filled: tuple[bool, ...]) -> Tensor:
         )
     if min(shape, default=0) < 0:
         raise ModelError(
-            f"tensor {name!r} has a dimension that is not known, and TensorFlow Lite Micro needs all"
+            f"tensor {name!r} has an unknown dimension: TensorFlow Lite Micro plans fixed sizes"
         )
     variable = bool(table.number(_Tensor.IS_VARIABLE, "?"))
     return Tensor(name, TensorType(kind), shape, filled[buffer], variable)
@@ -388,7 +421,7 @@ def _front(root: Table, plan: bytes) -> bytes:
     for at, layout in zip(layout_at, layouts, strict=True):
         struct.pack_into(f"<{len(layout)}H", front, at, *layout)
     put(model_at, model_at - layout_at[0])
-    moved = {_Model.BUFFERS: buffers_at, _Model.METADATA: metadata_at}
+    moved: dict[int, int] = {_Model.BUFFERS: buffers_at, _Model.METADATA: metadata_at}
     for number in numbers:
         at = model_at + entries[number]
         if number == _Model.VERSION:
