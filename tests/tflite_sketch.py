@@ -60,7 +60,7 @@ class TfliteSketch:
         shape: Sequence[int],
         dtype: Any = None,
         data: Any = None,
-        scales: Any = (_SCALE,),
+        scales: Sequence[float] | None = None,
         zero: int = _ZERO,
         variable: bool = False,
     ) -> int:
@@ -74,7 +74,9 @@ class TfliteSketch:
             buffer.data = np.frombuffer(np.asarray(data, dtype).tobytes(), np.uint8)
             tensor.buffer = len(self.model.buffers)
             self.model.buffers.append(buffer)
-        if dtype.kind != "f":
+        if scales is None and dtype in (np.int8, np.int16):
+            scales = (_SCALE,)
+        if scales is not None and dtype.kind != "f":
             tensor.quantization = schema.QuantizationParametersT()
             tensor.quantization.scale = list(scales)
             tensor.quantization.zeroPoint = [zero] * len(scales)
@@ -115,8 +117,8 @@ class TfliteSketch:
     def weights(self, shape: Sequence[int], fan_in: int, channels_at: int) -> int:
         """Return weights by which results are about as large as inputs."""
         if self.dtype.kind == "f":
-            return self.tensor(shape, data=self.rng.standard_normal(shape) / fan_in**0.5)
-        scales = (self.rng.uniform(0.7, 1.4, shape[channels_at]) / (73 * fan_in**0.5)).tolist()
+            return self.tensor(shape, data=self.rng.standard_normal(shape) * (2 / fan_in) ** 0.5)
+        scales = (self.rng.uniform(0.7, 1.4, shape[channels_at]) / (50 * fan_in**0.5)).tolist()
         number = self.tensor(shape, data=self.rng.integers(-127, 128, shape), scales=scales, zero=0)
         self.graph.tensors[number].quantization.quantizedDimension = channels_at
         return number

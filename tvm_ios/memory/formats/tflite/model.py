@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from itertools import accumulate
 
@@ -23,6 +23,8 @@ _IDENTIFIER = b"TFL3"
 PLAN_NAME, ONLINE = "OfflineMemoryAllocation", -1
 #: Of the metadata's numbers, those before the offsets: version, subgraph and how many follow.
 _PLAN_HEADER = 3
+#: Offsets are numbers of 32 bits.
+_MOST_BYTES = (1 << 31) - 1
 #: The front of a written file is a multiple of it, so that what follows stays aligned.
 _ALIGNMENT = 64
 
@@ -177,12 +179,14 @@ _SCHEMA: Schema = {
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor of a subgraph; one without data in the file lives in the arena."""
+    """A tensor of a subgraph."""
 
     name: str
     type: TensorType
     shape: tuple[int, ...]
+    #: Whether its bytes lie in the file, or with the operator that makes it.
     constant: bool
+    #: Whether it keeps its bytes from run to run.
     variable: bool
 
     @property
@@ -295,6 +299,11 @@ def _subgraph(table: Table, codes: tuple[int, ...], filled: tuple[bool, ...]) ->
     for operator in operators:
         _require(operator.inputs, len(tensors), "tensor", least=-1)
         _require(operator.outputs, len(tensors), "tensor", least=0)
+    handles = {t for op in operators if op.code == Operation.VAR_HANDLE for t in op.outputs}
+    tensors = tuple(
+        replace(tensor, constant=tensor.constant or number in handles)
+        for number, tensor in enumerate(tensors)
+    )
     return Subgraph(tensors, inputs, outputs, operators, listed)
 
 
@@ -313,7 +322,10 @@ def _tensor(table: Table, filled: tuple[bool, ...]) -> Tensor:
             f"tensor {name!r} has an unknown dimension: TensorFlow Lite Micro plans fixed sizes"
         )
     variable = bool(table.number(_Tensor.IS_VARIABLE, "?"))
-    return Tensor(name, TensorType(kind), shape, filled[buffer], variable)
+    tensor = Tensor(name, TensorType(kind), shape, filled[buffer], variable)
+    if tensor.nbytes > _MOST_BYTES:
+        raise ModelError(f"tensor {name!r} has {tensor.nbytes} bytes, more than an arena can have")
+    return tensor
 
 
 def _operator(table: Table, codes: tuple[int, ...]) -> Operator:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from tvm_ios.errors import ModelError
 from tvm_ios.memory.formats.tflite.micro_arena import (
@@ -126,14 +125,18 @@ def plan_tflite(
     search = _Search(model, sharing, scheduler, begin + time_limit / 2)
     bound = max(search.ordered(0).bound, _rooms(model, arena))
     found = tuple(map(search.order, range(len(given))))
-    best = (before, given, model.plan)
+    candidates = [(before, given, model.plan)]
+    least_gain = 0
     if found != given:
-        arena = micro_arena(model, found)
+        arena, least_gain = micro_arena(model, found), sum(map(_padding, model.subgraphs))
         if model.plan is None:
-            best = min(best, (arena.head(None), found, None), key=_nbytes)
+            candidates.append((arena.head(None) + least_gain, found, None))
     offsets = _offsets(model, found, arena, sharing, begin + time_limit)
-    nbytes, orders, placed = min(best, (arena.head(offsets), found, offsets), key=_nbytes)
-    written = data if nbytes == before else write_tflite(model, orders, placed)
+    candidates.append((arena.head(offsets) + least_gain, found, offsets))
+    nbytes, orders, placed = min(candidates, key=lambda candidate: candidate[0])
+    written = data
+    if (orders, placed) != (given, model.plan):
+        written, nbytes = write_tflite(model, orders, placed), nbytes - least_gain
     return PlannedModel(
         data=written,
         orders=orders,
@@ -144,8 +147,13 @@ def plan_tflite(
     )
 
 
-def _nbytes(candidate: tuple[int, Any, Any]) -> int:
-    return candidate[0]
+def _padding(subgraph: Subgraph) -> int:
+    """Return the bytes that another order may add to the tail of the arena, at most.
+
+    The options of operators lie there one after the other, each aligned to 8 bytes at most, and
+    what follows them to 16.
+    """
+    return 8 * len(subgraph.operators) + ALIGNMENT
 
 
 def _require_replaceable(model: TfliteModel) -> None:
@@ -236,7 +244,10 @@ class _Ordered:
 
 
 class _Search:
-    """The orders of a model's subgraphs, of those that are called before their callers."""
+    """The orders of a model's subgraphs, of those that are called before their callers.
+
+    One that gains less than it may cost in the tail of the arena is left.
+    """
 
     def __init__(self, model: TfliteModel, sharing: _Sharing, scheduler: str, until: float) -> None:
         self._model, self._sharing = model, sharing
@@ -251,7 +262,7 @@ class _Search:
         return tuple(range(len(self._model.subgraphs[number].operators)))
 
     def ordered(self, number: int) -> _Ordered:
-        """Return the order of a subgraph, which is its own where none has a smaller peak."""
+        """Return the order of a subgraph, which is its own where none gains."""
         if number not in self._found:
             self._found[number] = self._search(number)
         return self._found[number]
@@ -275,7 +286,9 @@ class _Search:
         inner = [each for calls in called.values() for each in calls]
         proven = all(each.peak == each.bound for each in inner)
         bound = found.bound if proven else max(each.bound for each in inner)
-        chosen, least = (found.order, found.peak) if found.peak < peak else (given, peak)
+        chosen, least = given, peak
+        if found.peak + _padding(subgraph) < peak:
+            chosen, least = found.order, found.peak
         return _Ordered(chosen, max(least, inputs), max(bound, inputs))
 
     def _graph(
