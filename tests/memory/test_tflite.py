@@ -14,15 +14,15 @@ pytest.importorskip("tflite_micro")
 
 from tests.fast_run import examples
 from tests.memory.tiny_models import TINY_MODELS
-from tests.refusals import refused
+from tests.refusals import refused, require_names
 from tests.tflite_sketch import TfliteSketch, opened, run_micro, schema
 from tvm_ios.errors import ModelError, UserError
-from tvm_ios.memory.formats.tflite.model import PLAN_NAME, read_tflite
 from tvm_ios.memory.formats.tflite.micro_arena import micro_arena
+from tvm_ios.memory.formats.tflite.model import PLAN_NAME, read_tflite
 from tvm_ios.memory.formats.tflite.planning import PlannedModel, plan_tflite
 
 #: Of the ten models those that gain, by an order or by offsets.
-GAIN = {"mobilenet_quarter", "inception", "nasnet", "randwire", "unet"}
+GAIN = {"mobilenet_quarter", "inception", "nasnet", "randwire", "unet", "detector"}
 
 
 @cache
@@ -61,8 +61,10 @@ def test_all_but_the_order_and_the_plan_is_kept_byte_for_byte(name: str) -> None
     assert {at for at, pair in enumerate(zip(data, body, strict=True)) if pair[0] != pair[1]} <= (
         listed if found.reordered else set()
     )
-    # What follows the front stays aligned.
+    # What follows the front stays aligned, and so is the plan.
     assert (len(found.data) - len(data)) % 64 == 0
+    if found.offsets is not None:
+        assert found.data.index(np.asarray(found.offsets, np.int32).tobytes()) % 16 == 12
 
 
 def described(model: object) -> object:
@@ -336,3 +338,109 @@ def test_subgraphs_are_ordered_and_placed_with_their_callers(make: Callable[[], 
     check(data, found, times=3)
     assert all(order != tuple(range(len(order))) for order in found.orders if len(order) > 3)
     assert found.nbytes < found.nbytes_before
+
+
+def test_tensors_that_share_their_number_with_a_variable_are_left_to_the_device() -> None:
+    s = TfliteSketch(np.int8)
+    x = s.conv(s.input(1, 8, 8, 4), 4, 1)
+    y = s.concat(*(s.conv(s.conv(x, 32, 1), 2, 1) for _ in range(2)))
+    truth, out = s.tensor([1, 1], np.bool_, [[True]]), s.tensor([1, 40])
+    s.operator("IF", [truth, y], [out], kind="IfOptions", thenSubgraphIndex=1, elseSubgraphIndex=1)
+    s.graph.outputs = [out]
+    s.subgraph()
+    s.graph.outputs = [svdf(s, s.input(1, 8, 8, 4))]
+    data = s.file()
+    (state,) = (n for n, tensor in enumerate(s.graph.tensors) if tensor.isVariable)
+    found = plan_tflite(data)
+    check(data, found, times=3)
+    assert found.offsets is None or found.offsets[state] == -1
+
+
+def test_a_model_whose_subgraphs_have_no_operators_is_left_as_it_is() -> None:
+    s = TfliteSketch()
+    x = s.input(1, 16)
+    data = s.file(x)
+    found = plan_tflite(data)
+    assert (found.data, found.nbytes, found.bound) == (data, 16, 16)
+
+
+def damaged(change: Callable[[TfliteSketch], None]) -> bytes:
+    s = TfliteSketch()
+    y = s.conv(s.conv(s.input(1, 8, 8, 4), 8), 4)
+    s.graph.outputs = [y]
+    change(s)
+    return s.file()
+
+
+def outside(s: TfliteSketch) -> None:
+    s.model.buffers[1].data, s.model.buffers[1].offset, s.model.buffers[1].size = None, 4096, 288
+
+
+def custom(s: TfliteSketch) -> None:
+    s.operator("CUSTOM", [0], [s.tensor([1, 4])])
+    s.metadata(PLAN_NAME, np.asarray([0, 0, 8, *[0] * 8], np.int32).tobytes())
+
+
+def renumber(number: int) -> Callable[[TfliteSketch], None]:
+    def change(s: TfliteSketch) -> None:
+        s.graph.operators[1].inputs[0] = number
+
+    return change
+
+
+def tensor_says(**fields: object) -> Callable[[TfliteSketch], None]:
+    def change(s: TfliteSketch) -> None:
+        for name, value in fields.items():
+            setattr(s.graph.tensors[2], name, value)
+
+    return change
+
+
+def endless(s: TfliteSketch) -> None:
+    s.operator("CALL_ONCE", [], [], kind="CallOnceOptions", initSubgraphIndex=0)
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        (outside, ("outside",)),
+        (custom, ("custom operators",)),
+        (renumber(99), ("99", "7")),
+        (lambda s: s.graph.operators.reverse(), ("t2", "t5")),
+        (tensor_says(type=schema.TensorType.STRING), ("t2", "5")),
+        (tensor_says(shape=[-1, 8, 8, 8]), ("t2", "dimension")),
+        (tensor_says(shape=[1 << 20, 1 << 20]), ("t2", 1 << 40)),
+        (tensor_says(externalBuffer=1), ("outside",)),
+        (endless, ("subgraphs",)),
+        (lambda s: s.operator("RELU", [0], [2]), ("t2",)),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(
+    change: Callable[[TfliteSketch], None], names: tuple[object, ...]
+) -> None:
+    with refused(UserError, *names):
+        plan_tflite(damaged(change))
+
+
+def test_files_that_are_cut_off_are_refused() -> None:
+    data = rich_model()
+    for length in range(0, len(data), 7):
+        with pytest.raises(ModelError):
+            plan_tflite(data[:length])
+    with refused(ModelError, "TFL3"):
+        plan_tflite(b"no model at all")
+
+
+@examples(300)
+@given(st.integers(0, 2**32 - 1))
+def test_damaged_files_are_refused_or_planned(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    data = bytearray(rich_model())
+    for at in rng.integers(0, len(data), 3):
+        data[at] = rng.choice([0, 1, 127, 128, 255, rng.integers(256)])
+    try:
+        found = plan_tflite(bytes(data), time_limit=1.0)
+    except UserError as error:
+        require_names(str(error))
+    else:
+        assert found.nbytes <= found.nbytes_before

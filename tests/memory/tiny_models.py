@@ -130,7 +130,7 @@ def unet() -> bytes:
 def detector() -> bytes:
     """A backbone with two heads at each of three scales, listed after it, and six outputs."""
     s = TfliteSketch()
-    x = s.conv(s.input(1, 48, 48, 3), 8, 3, 2)
+    x = s.conv(s.input(1, 48, 48, 1), 8, 3, 2)
     scales = list[int]()
     for width in (16, 24, 32):
         x = s.separable(x, width, 3, 2)

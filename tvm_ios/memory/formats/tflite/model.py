@@ -71,17 +71,22 @@ class Operation(IntEnum):
     """Operators of TensorFlow Lite that the planner knows something about."""
 
     ADD = 0
+    AVERAGE_POOL_2D = 1
+    CONCATENATION = 2
     CONV_2D = 3
     DEPTHWISE_CONV_2D = 4
     FULLY_CONNECTED = 9
     LOGISTIC = 14
+    MAX_POOL_2D = 17
     MUL = 18
     RELU = 19
     RELU6 = 21
     RESHAPE = 22
+    SOFTMAX = 25
     SVDF = 27
     TANH = 28
     CUSTOM = 32
+    PAD = 34
     MEAN = 40
     SUB = 41
     UNIDIRECTIONAL_SEQUENCE_LSTM = 44

@@ -52,6 +52,19 @@ _ELEMENT_WISE = {
     Operation.SUB,
     Operation.TANH,
 }
+#: Operators whose options fill words of 4 bytes in TensorFlow Lite Micro, or that have none.
+_OPTIONS_OF_WORDS = _ELEMENT_WISE | {
+    Operation.AVERAGE_POOL_2D,
+    Operation.CONCATENATION,
+    Operation.CONV_2D,
+    Operation.DEPTHWISE_CONV_2D,
+    Operation.FULLY_CONNECTED,
+    Operation.MAX_POOL_2D,
+    Operation.PAD,
+    Operation.RESHAPE,
+    Operation.SOFTMAX,
+    Operation.TRANSPOSE_CONV,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,10 +163,10 @@ def plan_tflite(
 def _padding(subgraph: Subgraph) -> int:
     """Return the bytes that another order may add to the tail of the arena, at most.
 
-    The options of operators lie there one after the other, each aligned to 8 bytes at most, and
-    what follows them to 16.
+    The options of operators lie there one after the other: those of most are whole words, others
+    may begin at multiples of 8 bytes, and what follows them begins at multiples of 16.
     """
-    return 8 * len(subgraph.operators) + ALIGNMENT
+    return ALIGNMENT + 8 * sum(op.code not in _OPTIONS_OF_WORDS for op in subgraph.operators)
 
 
 def _require_replaceable(model: TfliteModel) -> None:
@@ -302,7 +315,7 @@ class _Search:
         }
         nodes = [
             Node(
-                f"operator {number}",
+                "/".join(subgraph.tensors[tensor].name for tensor in operator.outputs),
                 (*map(str, operator.inputs), *waits),
                 (*map(str, operator.outputs), *signals),
                 sum(aligned(n) for n in scratch_requests(operator, subgraph.tensors))
