@@ -18,8 +18,9 @@ from tests.refusals import refused, require_names
 from tests.tflite_sketch import TfliteSketch, opened, run_micro, schema
 from tvm_ios.errors import ModelError, UserError
 from tvm_ios.memory.formats.tflite.micro_arena import micro_arena
-from tvm_ios.memory.formats.tflite.model import PLAN_NAME, read_tflite
+from tvm_ios.memory.formats.tflite.model import read_tflite
 from tvm_ios.memory.formats.tflite.planning import PlannedModel, plan_tflite
+from tvm_ios.memory.formats.tflite.schema import PLAN_NAME
 
 #: Of the ten models those that gain, by an order or by offsets.
 GAIN = {"mobilenet_quarter", "inception", "nasnet", "randwire", "unet", "detector"}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tvm_ios.memory.formats.tflite.model import Operation, Operator, Tensor, TensorType
+from tvm_ios.memory.formats.tflite.model import Operator, Tensor
+from tvm_ios.memory.formats.tflite.schema import Operation, TensorType
 
 _FIXED_POINT = (TensorType.INT8, TensorType.INT16)
 #: The state of the cell among the inputs of an LSTM, and that of its output.

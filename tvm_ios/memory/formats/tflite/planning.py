@@ -3,68 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tvm_ios.errors import ModelError
-from tvm_ios.memory.formats.tflite.micro_arena import (
-    ALIGNMENT,
-    MicroArena,
-    aligned,
-    arena_bytes,
-    micro_arena,
-)
-from tvm_ios.memory.formats.tflite.micro_scratch import scratch_requests
-from tvm_ios.memory.formats.tflite.model import (
-    ONLINE,
-    Operation,
-    Operator,
-    Subgraph,
-    TfliteModel,
-    read_tflite,
-    write_tflite,
-)
-from tvm_ios.memory.ordering import Node, TensorGraph, order
+from tvm_ios.memory.formats.tflite.micro_arena import ALIGNMENT, MicroArena, micro_arena
+from tvm_ios.memory.formats.tflite.model import ONLINE, TfliteModel, read_tflite
+from tvm_ios.memory.formats.tflite.schema import Operation
+from tvm_ios.memory.formats.tflite.sharing import Sharing
+from tvm_ios.memory.formats.tflite.subgraph_orders import SubgraphOrders, padding
+from tvm_ios.memory.formats.tflite.writing import write_tflite
 from tvm_ios.memory.planning import Buffer, plan
-
-#: Operators that keep their order among each other, because they share what no tensor shows.
-_ORDERED = {
-    Operation.CUSTOM,
-    Operation.IF,
-    Operation.WHILE,
-    Operation.CALL_ONCE,
-    Operation.HASHTABLE,
-    Operation.HASHTABLE_FIND,
-    Operation.HASHTABLE_IMPORT,
-    Operation.HASHTABLE_SIZE,
-    Operation.VAR_HANDLE,
-    Operation.READ_VARIABLE,
-    Operation.ASSIGN_VARIABLE,
-}
-#: Operators whose kernels read an element of an input before they write that of the result.
-_ELEMENT_WISE = {
-    Operation.ADD,
-    Operation.HARD_SWISH,
-    Operation.LOGISTIC,
-    Operation.MUL,
-    Operation.RELU,
-    Operation.RELU6,
-    Operation.SUB,
-    Operation.TANH,
-}
-#: Operators whose options fill words of 4 bytes in TensorFlow Lite Micro, or that have none.
-_OPTIONS_OF_WORDS = _ELEMENT_WISE | {
-    Operation.AVERAGE_POOL_2D,
-    Operation.CONCATENATION,
-    Operation.CONV_2D,
-    Operation.DEPTHWISE_CONV_2D,
-    Operation.FULLY_CONNECTED,
-    Operation.MAX_POOL_2D,
-    Operation.PAD,
-    Operation.RESHAPE,
-    Operation.SOFTMAX,
-    Operation.TRANSPOSE_CONV,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,14 +83,14 @@ def plan_tflite(
     given = tuple(tuple(range(len(graph.operators))) for graph in model.subgraphs)
     arena = micro_arena(model, given)
     before = arena.head(model.plan)
-    sharing = _Sharing.of(model, in_place)
-    search = _Search(model, sharing, scheduler, begin + time_limit / 2)
-    bound = max(search.ordered(0).bound, _rooms(model, arena))
-    found = tuple(map(search.order, range(len(given))))
+    sharing = Sharing.of(model, in_place)
+    subgraphs = SubgraphOrders(model, sharing, scheduler, begin + time_limit / 2)
+    bound = max(subgraphs.ordered(0).bound, _rooms(model, arena))
+    found = tuple(map(subgraphs.order, range(len(given))))
     candidates = [(before, given, model.plan)]
     least_gain = 0
     if found != given:
-        arena, least_gain = micro_arena(model, found), sum(map(_padding, model.subgraphs))
+        arena, least_gain = micro_arena(model, found), sum(map(padding, model.subgraphs))
         if model.plan is None:
             candidates.append((arena.head(None) + least_gain, found, None))
     offsets = _offsets(model, found, arena, sharing, begin + time_limit)
@@ -158,15 +107,6 @@ def plan_tflite(
         nbytes=nbytes,
         bound=bound,
     )
-
-
-def _padding(subgraph: Subgraph) -> int:
-    """Return the bytes that another order may add to the tail of the arena, at most.
-
-    The options of operators lie there one after the other: those of most are whole words, others
-    may begin at multiples of 8 bytes, and what follows them begins at multiples of 16.
-    """
-    return ALIGNMENT + 8 * sum(op.code not in _OPTIONS_OF_WORDS for op in subgraph.operators)
 
 
 def _require_replaceable(model: TfliteModel) -> None:
@@ -188,170 +128,11 @@ def _rooms(model: TfliteModel, arena: MicroArena) -> int:
     return max([inputs, *(span.size for span in arena.tensors if not span.used)])
 
 
-@dataclass(frozen=True)
-class _Sharing:
-    """Tensors of the first subgraph that may lie in the memory of others.
-
-    What RESHAPE makes always lies in its input, which its kernel then leaves as it is; what
-    element-wise operators make may do so. Subgraphs that others call share nothing, because their
-    callers copy their inputs and outputs.
-    """
-
-    #: For each tensor that is another one in a different shape that other one.
-    views: dict[int, int]
-    #: For each operator the inputs that its result may be written over.
-    over: dict[int, tuple[int, ...]]
-    #: Tensors of all subgraphs that the device has to place, because it takes their offsets for
-    #: those of variables with the same number in another subgraph.
-    online: frozenset[int]
-
-    @classmethod
-    def of(cls, model: TfliteModel, in_place: bool) -> _Sharing:
-        """Return what may be shared in a model."""
-        online = frozenset(
-            number
-            for graph in model.subgraphs[1:]
-            for number, tensor in enumerate(graph.tensors)
-            if tensor.variable
-        )
-        views: dict[int, int] = {}
-        over: dict[int, tuple[int, ...]] = {}
-        sizes = arena_bytes(model)
-        for number, operator in enumerate(model.subgraphs[0].operators):
-            if len(operator.outputs) != 1 or not sizes[operator.outputs[0]]:
-                continue
-            result = operator.outputs[0]
-            fitting = tuple(
-                tensor
-                for tensor in dict.fromkeys(operator.inputs)
-                if tensor >= 0 and sizes[tensor] == sizes[result] and not {tensor, result} & online
-            )
-            if operator.code == Operation.RESHAPE and fitting[:1] == operator.inputs[:1] != ():
-                views[result] = operator.inputs[0]
-            elif in_place and operator.code in _ELEMENT_WISE:
-                over[number] = fitting
-        return cls(views, over, online)
-
-    def homes(self, model: TfliteModel, order: Sequence[int], arena: MicroArena) -> list[int]:
-        """Return for each tensor of all subgraphs the one in whose memory it lies, or itself."""
-        graph, homes = model.subgraphs[0], list(range(len(model.tensors)))
-        shared = {*self.views, *self.views.values()}
-        for number in order:
-            for result in graph.operators[number].outputs[:1]:
-                homes[result] = homes[self.views.get(result, result)]
-                for tensor in self.over.get(number, ()):
-                    dies = arena.tensors[tensor].last == arena.scope[0, number]
-                    if dies and tensor not in graph.outputs and not {tensor, result} & shared:
-                        homes[result] = homes[tensor]
-                        break
-        return homes
-
-
-@dataclass(frozen=True)
-class _Ordered:
-    """An order of a subgraph's operators, its peak, and a lower bound of every order's."""
-
-    order: tuple[int, ...]
-    peak: int
-    bound: int
-
-
-class _Search:
-    """The orders of a model's subgraphs, of those that are called before their callers.
-
-    One that gains less than it may cost in the tail of the arena is left.
-    """
-
-    def __init__(self, model: TfliteModel, sharing: _Sharing, scheduler: str, until: float) -> None:
-        self._model, self._sharing = model, sharing
-        self._scheduler, self._until = scheduler, until
-        self._sizes = arena_bytes(model)
-        self._found: dict[int, _Ordered] = {}
-
-    def order(self, number: int) -> tuple[int, ...]:
-        """Return the order of a subgraph, as it is if it never runs."""
-        if number in self._found:
-            return self._found[number].order
-        return tuple(range(len(self._model.subgraphs[number].operators)))
-
-    def ordered(self, number: int) -> _Ordered:
-        """Return the order of a subgraph, which is its own where none gains."""
-        if number not in self._found:
-            self._found[number] = self._search(number)
-        return self._found[number]
-
-    def _search(self, number: int) -> _Ordered:
-        subgraph = self._model.subgraphs[number]
-        start = self._model.starts[number]
-        inputs = sum(self._sizes[start + tensor] for tensor in {*subgraph.inputs})
-        called = {
-            place: [self.ordered(each) for each in operator.calls]
-            for place, operator in enumerate(subgraph.operators)
-            if operator.calls
-        }
-        if not subgraph.operators:
-            return _Ordered((), inputs, inputs)
-        graph = self._graph(subgraph, start, called)
-        left = max(self._until - time.perf_counter(), 0.0)
-        found = order(graph, scheduler=self._scheduler, time_limit=left)
-        given = tuple(range(len(subgraph.operators)))
-        peak = graph.peak(given)
-        inner = [each for calls in called.values() for each in calls]
-        proven = all(each.peak == each.bound for each in inner)
-        bound = found.bound if proven else max(each.bound for each in inner)
-        chosen, least = given, peak
-        if found.peak + _padding(subgraph) < peak:
-            chosen, least = found.order, found.peak
-        return _Ordered(chosen, max(least, inputs), max(bound, inputs))
-
-    def _graph(
-        self, subgraph: Subgraph, start: int, called: dict[int, list[_Ordered]]
-    ) -> TensorGraph:
-        main = start == 0
-        sizes = {
-            str(tensor): self._sizes[start + tensor]
-            for tensor in range(len(subgraph.tensors))
-            if self._sizes[start + tensor]
-        }
-        nodes = [
-            Node(
-                "/".join(subgraph.tensors[tensor].name for tensor in operator.outputs),
-                (*map(str, operator.inputs), *waits),
-                (*map(str, operator.outputs), *signals),
-                sum(aligned(n) for n in scratch_requests(operator, subgraph.tensors))
-                + max((each.peak for each in called.get(number, ())), default=0),
-                tuple(map(str, self._sharing.over.get(number, ()))) if main else (),
-            )
-            for number, (operator, waits, signals) in enumerate(_in_turn(subgraph))
-        ]
-        views = {str(view): str(of) for view, of in self._sharing.views.items()} if main else {}
-        outputs = [str(t) for t in dict.fromkeys(subgraph.outputs) if str(t) in sizes]
-        return TensorGraph(nodes, sizes, outputs, views)
-
-
-def _in_turn(
-    subgraph: Subgraph,
-) -> Iterator[tuple[Operator, tuple[str, ...], tuple[str, ...]]]:
-    """Yield each operator with signals that it waits for and gives, by which some keep their order.
-
-    These are operators that share what no tensor shows, and those of one variable.
-    """
-    latest: dict[int, str] = {}
-    for number, operator in enumerate(subgraph.operators):
-        shared = {t for t in operator.inputs if t >= 0 and subgraph.tensors[t].variable}
-        if operator.code in _ORDERED:
-            shared.add(-1)
-        waits = tuple(latest[each] for each in sorted(shared) if each in latest)
-        signal = f"operator {number} is done"
-        latest.update(dict.fromkeys(shared, signal))
-        yield operator, waits, (signal,) if shared else ()
-
-
 def _offsets(
     model: TfliteModel,
     orders: Sequence[Sequence[int]],
     arena: MicroArena,
-    sharing: _Sharing,
+    sharing: Sharing,
     until: float,
 ) -> tuple[int, ...]:
     """Return an offset for each tensor of all subgraphs, with room for scratch beside them."""
