@@ -156,6 +156,18 @@ def test_element_wise_operators_write_over_an_input_where_they_may() -> None:
     assert found.nbytes == found.bound < plain.nbytes == plain.bound
 
 
+def test_nothing_is_written_over_an_input_that_is_repeated() -> None:
+    s = TfliteSketch(np.float32)
+    # Both take 16 bytes of the arena.
+    one = s.dense(s.input(1, 8), 1)
+    y = s.tensor([1, 4])
+    s.operator("MUL", [one, s.dense(s.graph.inputs[0], 4)], [y], kind="MulOptions")
+    repeated = s.tensor([1, 4])
+    s.operator("ADD", [one, y], [repeated], kind="AddOptions")
+    data = s.file(repeated)
+    check(data, plan_tflite(data, in_place=True))
+
+
 def int4_weights(s: TfliteSketch, x: int) -> int:
     y = s.conv(x, 8, 3)
     weights = s.graph.tensors[s.graph.operators[-1].inputs[1]]

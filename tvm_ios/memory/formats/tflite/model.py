@@ -217,10 +217,8 @@ def plan_vector(root: Table) -> Vector | None:
     if not named or named[-1].number(MetadataField.BUFFER, "I") >= len(buffers):
         return None
     data = buffers[named[-1].number(MetadataField.BUFFER, "I")].vector(BufferField.DATA)
-    tensors = sum(
-        graph.vector(GraphField.TENSORS).count
-        for graph in root.vector(ModelField.SUBGRAPHS).tables()
-    )
+    graphs = root.vector(ModelField.SUBGRAPHS).tables()
+    tensors = sum(graph.vector(GraphField.TENSORS).count for graph in graphs)
     if data.count != 4 * (PLAN_HEADER + tensors):
         return None
     return Vector(data.data, data.at, PLAN_HEADER + tensors)

@@ -32,7 +32,8 @@ class PlannedModel:
     nbytes_before, nbytes
         The bytes that the device reserves for the file that was read, and for this one.
     bound
-        A lower bound of them, whatever the order and the offsets.
+        A lower bound of them, whatever the order and the offsets, where a tensor lies in another's
+        memory only as told in :class:`Sharing`. Offsets that a file came with may be below it.
     """
 
     data: bytes = field(repr=False)
@@ -85,7 +86,7 @@ def plan_tflite(
     before = arena.head(model.plan)
     sharing = Sharing.of(model, in_place)
     subgraphs = SubgraphOrders(model, sharing, scheduler, begin + time_limit / 2)
-    bound = max(subgraphs.ordered(0).bound, _rooms(model, arena))
+    bound = max(subgraphs.ordered(0).bound, _bytes_beside_runs(model, arena))
     found = tuple(map(subgraphs.order, range(len(given))))
     candidates = [(before, given, model.plan)]
     least_gain = 0
@@ -122,8 +123,8 @@ def _require_replaceable(model: TfliteModel) -> None:
         )
 
 
-def _rooms(model: TfliteModel, arena: MicroArena) -> int:
-    """Return the bytes that inputs take together, or the largest tensor that nothing uses."""
+def _bytes_beside_runs(model: TfliteModel, arena: MicroArena) -> int:
+    """Return the bytes that inputs take together, or those of a larger tensor that nothing uses."""
     inputs = sum(arena.tensors[number].size for number in {*model.subgraphs[0].inputs})
     return max([inputs, *(span.size for span in arena.tensors if not span.used)])
 
