@@ -159,8 +159,8 @@ def test_element_wise_operators_write_over_an_input_where_they_may() -> None:
 def test_nothing_is_written_over_an_input_that_is_repeated() -> None:
     s = TfliteSketch(np.float32)
     # Each takes 16 bytes of the arena.
-    one, four, y = s.input(1, 1), s.input(1, 4), s.tensor([1, 4])
-    s.operator("MUL", [one, four], [y], kind="MulOptions")
+    two, four, y = s.input(2, 1), s.input(2, 2), s.tensor([2, 2])
+    s.operator("MUL", [two, four], [y], kind="MulOptions")
     found = plan_tflite(data := s.file(y), in_place=True)
     check(data, found)
     assert (found.nbytes_before, found.nbytes) == (48, 32)
