@@ -157,5 +157,10 @@ def _offsets(
     placed = plan(buffers, alignment=ALIGNMENT, time_limit=left).offsets
     for tensors, offset in zip(members.values(), placed, strict=False):
         for tensor in tensors:
-            offsets[tensor] = ONLINE if tensor in sharing.online else offset
+            offsets[tensor] = offset
+    # The device looks a variable up by its number within its subgraph, as if it were the first.
+    for graph in model.subgraphs[1:]:
+        for number, tensor in enumerate(graph.tensors):
+            if tensor.variable:
+                offsets[number] = ONLINE
     return tuple(offsets)

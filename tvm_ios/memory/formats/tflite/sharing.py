@@ -35,19 +35,10 @@ class Sharing:
     views: dict[int, int]
     #: For each operator the inputs that its result may be written over.
     over: dict[int, tuple[int, ...]]
-    #: Tensors of all subgraphs that the device has to place, because it takes their offsets for
-    #: those of variables with the same number in another subgraph.
-    online: frozenset[int]
 
     @classmethod
     def of(cls, model: TfliteModel, in_place: bool) -> Sharing:
         """Return what may be shared in a model."""
-        online = frozenset(
-            number
-            for graph in model.subgraphs[1:]
-            for number, tensor in enumerate(graph.tensors)
-            if tensor.variable
-        )
         views: dict[int, int] = {}
         over: dict[int, tuple[int, ...]] = {}
         sizes, tensors = arena_bytes(model), model.subgraphs[0].tensors
@@ -62,13 +53,12 @@ class Sharing:
                 and sizes[tensor]
                 # One that is repeated is smaller, if only within the same 16 bytes.
                 and tensors[tensor].nbytes == tensors[result].nbytes
-                and not {tensor, result} & online
             )
             if operator.code == Operation.RESHAPE and fitting[:1] == operator.inputs[:1] != ():
                 views[result] = operator.inputs[0]
             elif in_place and operator.code in ELEMENT_WISE:
                 over[number] = fitting
-        return cls(views, over, online)
+        return cls(views, over)
 
     def homes(self, model: TfliteModel, order: Sequence[int], arena: MicroArena) -> list[int]:
         """Return for each tensor of all subgraphs the one in whose memory it lies, or itself."""
