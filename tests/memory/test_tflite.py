@@ -264,7 +264,7 @@ def test_random_graphs_need_what_was_computed(seed: int) -> None:
     tensors = [s.input(1, 4, 4, 8), s.input(1, 4, 4, 4)]
     for _ in range(int(rng.integers(4, 14))):
         one, other = (tensors[n] for n in rng.integers(max(0, len(tensors) - 5), len(tensors), 2))
-        match int(rng.integers(6)):
+        match int(rng.integers(7)):
             case 0 if s.shape(one) == s.shape(other):
                 made = s.add(one, other)
             case 1 | 0:
@@ -273,6 +273,8 @@ def test_random_graphs_need_what_was_computed(seed: int) -> None:
                 made = s.reshape(s.flat(one), *s.shape(one))
             case 3:
                 made = s.unary(one, "RELU")
+            case 4:
+                made = int4_weights(s, one)
             case _:
                 made = s.conv(one, int(rng.integers(1, 24)), 1)
         tensors.append(made)
