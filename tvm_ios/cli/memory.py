@@ -126,12 +126,13 @@ def memory(
             "--in-place": in_place,
             "--plot": plot,
             "--rewrite": rewrite,
+            "--bands": bands,
         }
         refuse("a table has buffers only: leave it out", {**unfit, **of_graphs, "--shape": shape})
         place_table(Path(model), memories, time_limit, reporting)
         return
     if Path(model).suffix == ".tflite":
-        unfit = {"--plot": plot, "--rewrite": rewrite, "--batch": batch}
+        unfit = {"--plot": plot, "--rewrite": rewrite, "--bands": bands, "--batch": batch}
         refuse("a .tflite file is planned as it is", {**unfit, **of_graphs, "--shape": shape})
         plan_model(
             Path(model),
