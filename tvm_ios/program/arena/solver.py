@@ -24,6 +24,8 @@ from tvm_ios.solvers.placing import Placing, PlacingSearch
 _MOST_CONFLICTS, _MOST_OF_CP_SAT = 1_000_000, 30_000
 #: The fewest nodes that a capacity gets, and more than any search looks at.
 _FEWEST_NODES, _MOST_NODES = 1000, 1 << 62
+#: The number of buffers up to which a search gets all its nodes.
+_FEW = 250
 #: The share of the time by the clock that the search gets before CP-SAT.
 _SHARE = 0.7
 
@@ -35,7 +37,7 @@ class SolverLimits:
     Attributes
     ----------
     nodes
-        The nodes that the search of given capacities looks at, at most.
+        The nodes that the search of given capacities looks at, at most; fewer of many buffers.
     deterministic
         CP-SAT's deterministic time, about seconds.
     seconds
@@ -97,7 +99,8 @@ def _searched(
 ) -> tuple[Array, int]:
     """Return the offsets that the search improves to, and a lower bound of their arena."""
     search, best = PlacingSearch(placing), start
-    nodes, until = limits.nodes, inf
+    # Where there are more buffers a node takes longer, and finds less.
+    nodes, until = limits.nodes * _FEW**2 // max(_FEW, len(start)) ** 2, inf
     if limits.seconds is not None:
         # The rest is CP-SAT's.
         nodes, until = _MOST_NODES, time.perf_counter() + limits.seconds * _SHARE
