@@ -164,15 +164,17 @@ class LeastMemory:
             bound = arenas.beside + found.bound
             if found.peak < steps.problem.footprints(range(len(steps.steps))).peak:
                 orders = [steps.in_order(found.order), given]
+        one_bank = len(self.banks) == 1
+        limited = any(bank.capacity is not None for bank in self.banks.values())
         # Where tensors have a choice of banks, bytes say little.
-        placements = [by_greedy] if len(self.banks) == 1 else []
+        placements = [by_greedy] if one_bank else []
         for tried, nodes in enumerate(orders):
             _arrange(graph_module, graph_signature, nodes)
             left = begin + self.time_limit - time.perf_counter()
             placed = arenas.place(nodes, self.banks, max(left / (len(orders) - tried), _LEAST_TIME))
             placements.insert(tried, placed)
-            # No order with a higher peak takes fewer bytes.
-            if placed.nbytes == placed.bound or len(self.banks) > 1:
+            # The order with the higher peak takes no fewer bytes, or is not asked to.
+            if placed.nbytes == placed.bound or limited or not one_bank:
                 break
         best = min(placements, key=lambda each: each.nbytes)
         _arrange(graph_module, graph_signature, best.nodes)
