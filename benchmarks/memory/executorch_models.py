@@ -1,4 +1,5 @@
 """Ten torch models of the kinds that embedded programs have, in any size, with random weights."""
+# pyright: basic, reportMissingImports=warning
 
 from __future__ import annotations
 
@@ -101,12 +102,20 @@ def densenet(size: int) -> Example:
 def nasnet(size: int) -> Example:
     """Two cells of NASNet-A's kind: five sums of two operators, over the two cells before."""
 
+    class Sum(nn.Module):
+        def __init__(self, *ways: nn.Module) -> None:
+            super().__init__()
+            self.ways = nn.ModuleList(ways)
+
+        def forward(self, *tensors: Tensor) -> Tensor:
+            return total([way(x) for way, x in zip(self.ways, tensors, strict=True)])
+
     class Cell(nn.Module):
         def __init__(self, before: int, inside: int, width: int) -> None:
             super().__init__()
             self.fit = nn.ModuleList((conv(before, width), conv(inside, width)))
             self.sums = nn.ModuleList(
-                nn.ModuleList((first, second))
+                Sum(first, second)
                 for first, second in (
                     (separable(width, width, 5), separable(width, width, 3)),
                     (separable(width, width, 5), separable(width, width, 3)),
@@ -119,19 +128,14 @@ def nasnet(size: int) -> Example:
         def forward(self, before: Tensor, x: Tensor) -> Tensor:
             left, right = self.fit[0](before), self.fit[1](x)
             read = ((right, left), (left, left), (right, left), (left, left), (right, right))
-            sums = [
-                pair[0](first) + pair[1](second)
-                for pair, (first, second) in zip(self.sums, read, strict=True)
-            ]
+            sums = [pair(*both) for pair, both in zip(self.sums, read, strict=True)]
             return torch.cat([left, *sums], 1)
 
     class Network(nn.Module):
         def __init__(self, width: int) -> None:
             super().__init__()
             self.stem = conv(3, width, 3)
-            self.cells = nn.ModuleList(
-                (Cell(width, width, width), Cell(width, 6 * width, width))
-            )
+            self.cells = nn.ModuleList((Cell(width, width, width), Cell(width, 6 * width, width)))
             self.head = head(6 * width)
 
         def forward(self, x: Tensor) -> Tensor:
@@ -177,9 +181,7 @@ def unet(size: int) -> Example:
             widths = (width, 2 * width, 4 * width)
             self.down = nn.ModuleList(conv(a, b, 3) for a, b in pairwise((3, *widths)))
             self.middle = conv(widths[-1], widths[-1], 3)
-            self.up = nn.ModuleList(
-                conv(2 * b, a, 3) for a, b in pairwise((width, *widths))
-            )
+            self.up = nn.ModuleList(conv(2 * b, a, 3) for a, b in pairwise((width, *widths)))
             self.last = nn.Conv2d(width, 2, 1)
 
         def forward(self, x: Tensor) -> Tensor:
@@ -268,9 +270,7 @@ def encoder(size: int) -> Example:
         wide = nn.Sequential(
             nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
         )
-        return nn.Sequential(
-            *(Branches(total, way, nn.Identity()) for way in (attention, wide))
-        )
+        return nn.Sequential(*(Branches(total, way, nn.Identity()) for way in (attention, wide)))
 
     width = 16 * size
     model = nn.Sequential(layer(width), layer(width), nn.Linear(width, 10))
@@ -289,7 +289,9 @@ def lstm(size: int) -> Example:
         def forward(self, x: Tensor) -> Tensor:
             steps = x.unbind(1)
             made = [self.states(self.ways[0], steps), self.states(self.ways[1], steps[::-1])[::-1]]
-            return self.last(torch.stack([torch.cat(both, -1) for both in zip(*made, strict=True)], 1))
+            return self.last(
+                torch.stack([torch.cat(both, -1) for both in zip(*made, strict=True)], 1)
+            )
 
         @staticmethod
         def states(way: nn.Module, steps: tuple[Tensor, ...]) -> list[Tensor]:
@@ -314,6 +316,7 @@ def streaming(size: int) -> Example:
         def __init__(self, inside: int, outside: int) -> None:
             super().__init__()
             self.conv = nn.Conv1d(inside, outside, 3)
+            self.before: Tensor
             self.register_buffer("before", torch.zeros(1, inside, 2))
 
         def forward(self, x: Tensor) -> Tensor:

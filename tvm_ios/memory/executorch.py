@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
 from types import MappingProxyType
+from typing import Any
 
 from executorch.exir.memory_planning import (
     get_node_tensor_specs,
@@ -26,10 +27,9 @@ from executorch.exir.memory_planning import (
 from executorch.exir.schema import DeviceType
 from executorch.exir.tensor import TensorSpec
 from torch import fx
-from torch.export import ExportGraphSignature
 
 from tvm_ios.memory.exact.optimal import schedule_optimal
-from tvm_ios.memory.executorch_steps import home_of, steps_of
+from tvm_ios.memory.executorch_steps import home_of, homes_of, steps_of
 from tvm_ios.memory.planning import Bank, Buffer, plan
 
 #: The share of the time limit that the search of an order may take.
@@ -82,7 +82,7 @@ class _Placement:
 
     nodes: Sequence[fx.Node]
     arenas: Sequence[int]
-    places: Mapping[TensorSpec, tuple[int, int]]
+    places: Mapping[Any, tuple[int, int]]
     #: The fewest bytes that any placement for this order takes; unknown for ExecuTorch's.
     bound: int = 0
 
@@ -94,11 +94,11 @@ class _Placement:
 class LeastMemory:
     """An algorithm for ``MemoryPlanningPass`` that takes as few bytes as it can find and prove.
 
-    It moves operators to the order of the least peak, then gives tensors offsets; where ExecuTorch's
-    greedy planner takes fewer bytes, its plan is kept. Operators that write over a tensor stay
-    between the same reads of it, those that draw random numbers stay in their order, and nothing is
-    moved in a graph with tensors on several devices. The bytes of a branch or body of control flow
-    lie, as ExecuTorch prescribes, below the tensors of the graph around it.
+    It moves operators to the order of the least peak, then gives tensors offsets; where the greedy
+    planner of ExecuTorch takes fewer bytes, its plan is kept. Operators that write over a tensor
+    stay between the same reads of it, those that draw random numbers stay in their order, and
+    nothing is moved in a graph with tensors on several devices. The bytes of a branch or body of
+    control flow lie, as ExecuTorch prescribes, below the tensors of the graph around it.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ class LeastMemory:
         alignment: int,
         specs: Iterable[TensorSpec],
         graph_module: fx.GraphModule,
-        graph_signature: ExportGraphSignature | None,
+        graph_signature: Any,
         extra_padding: int = 0,
     ) -> list[int]:
         """Place tensors whose lifetimes are known, and return the bytes of each arena.
@@ -143,25 +143,23 @@ class LeastMemory:
             If banks are too small.
         """
         begin = time.perf_counter()
-        arenas = _Arenas(
-            list(specs),
-            tuple(getattr(graph_module, "input_mem_buffer_sizes", None) or ()),
-            extra_padding,
-            alignment,
-        )
+        tensors: Any = list(specs)
+        reserved = getattr(graph_module, "input_mem_buffer_sizes", None) or []
+        arenas = _Arenas(tensors, reserved, extra_padding, alignment)
         given = list(graph_module.graph.nodes)
+        _complete_lifetimes(given)
         # It aligns the sizes of tensors, too.
-        theirs = greedy(alignment, arenas.tensors, graph_module, graph_signature, extra_padding)
+        theirs = greedy(alignment, tensors, graph_module, graph_signature, extra_padding)
         by_greedy = _Placement(
             given,
-            [max(pair) for pair in zip_longest(theirs.bufsizes, arenas.reserved, fillvalue=0)],
+            [max(pair) for pair in zip_longest(theirs.bufsizes, reserved, fillvalue=0)],
             {spec: (at.mem_id, at.mem_offset) for spec, at in theirs.spec_dict.items()},
         )
         orders, bound = [given], None
         if self.reorder and _on_one_device(given):
-            steps = steps_of(graph_module.graph, {*arenas.tensors})
+            steps = steps_of(graph_module.graph, set(tensors))
             found = schedule_optimal(steps.problem, _ORDERING * self.time_limit)
-            bound = arenas.beside + found.bound
+            bound = arenas.least_beside + found.bound
             if found.peak < steps.problem.footprints(range(len(steps.steps))).peak:
                 orders = [steps.in_order(found.order), given]
         one_bank = len(self.banks) == 1
@@ -176,7 +174,7 @@ class LeastMemory:
             # The order with the higher peak takes no fewer bytes, or is not asked to.
             if placed.nbytes == placed.bound or limited or not one_bank:
                 break
-        best = min(placements, key=lambda each: each.nbytes)
+        best = min(placements, key=lambda placement: placement.nbytes)
         _arrange(graph_module, graph_signature, best.nodes)
         for spec, (spec.mem_id, spec.mem_offset) in best.places.items():
             # Tensors of one number may overlap in memory.
@@ -196,55 +194,55 @@ class LeastMemory:
 
 @dataclass(frozen=True)
 class _Arenas:
-    """The tensors to place, and the bytes of each arena that are not theirs.
+    """The tensors of a graph, and what lies beside them in its arenas.
 
-    Below them lie ``reserved`` bytes for the branches of control flow, and above them a padding.
+    Below them are ``reserved`` bytes for the branches of control flow, and above them a padding.
     """
 
-    tensors: Sequence[TensorSpec]
+    tensors: Sequence[Any]
     reserved: Sequence[int]
     padding: int
     alignment: int
 
     @property
-    def beside(self) -> int:
-        """The fewest bytes that no tensor takes."""
+    def least_beside(self) -> int:
+        """The fewest bytes of arenas that no tensor takes."""
         return sum(self.reserved) + (self.padding if self.tensors else 0)
 
     def place(
         self, nodes: Sequence[fx.Node], banks: Mapping[int, Bank], time_limit: float
     ) -> _Placement:
         """Return offsets of tensors with the lifetimes that an order of nodes gives them."""
-        arenas = Counter(dict(enumerate(self.reserved)))
-        bound = arenas.total()
-        places: dict[TensorSpec, tuple[int, int]] = {}
         own = [spec for spec in self.tensors if spec.storage_base is None]
         pinned = {spec.mem_id for spec in own} - {None, *banks}
+        arenas = Counter(dict(enumerate(self.reserved)))
+        places: dict[Any, tuple[int, int]] = {}
+        gap = 0
         for group in (banks, *({mem_id: Bank()} for mem_id in sorted(pinned))):
-            here = {*group, None} if group is banks else {*group}
-            inside = [spec for spec in own if spec.mem_id in here]
-            usable = [self._usable(mem_id, bank) for mem_id, bank in group.items()]
+            mem_ids = [*group]
+            inside = [
+                spec
+                for spec in own
+                if spec.mem_id in group or (spec.mem_id is None and group is banks)
+            ]
             found = plan(
                 [_buffer(spec, group) for spec in inside],
-                usable,
+                [self._usable(mem_id, bank) for mem_id, bank in group.items()],
                 alignment=self.alignment,
                 time_limit=time_limit,
             )
-            arena_of = [*group]
-            for mem_id in {arena_of[number] for number in found.bank_of}:
-                arenas[mem_id] += self.padding
-                bound += self.padding
             for spec, number, offset in zip(inside, found.bank_of, found.offsets, strict=True):
-                mem_id = arena_of[number]
-                places[spec] = (mem_id, self._below(mem_id) + offset)
-            for mem_id, use in zip(arena_of, found.banks, strict=True):
-                arenas[mem_id] += use.nbytes
-                bound += use.bound
+                places[spec] = (mem_ids[number], self._below(mem_ids[number]) + offset)
+            for number, use in enumerate(found.banks):
+                beside = self.padding if number in found.bank_of else 0
+                arenas[mem_ids[number]] += use.nbytes + beside
+                gap += use.nbytes - use.bound
         for spec in self.tensors:
             mem_id, offset = places[home_of(spec)]
-            places[spec] = (mem_id, offset + _offset_in_home(spec))
-        count = max((*(mem_id for mem_id, size in arenas.items() if size), 1)) + 1
-        return _Placement(nodes, [arenas[mem_id] for mem_id in range(count)], places, bound)
+            places[spec] = (mem_id, offset + _offset_at_home(spec))
+        count = 1 + max(1, *(mem_id for mem_id, nbytes in arenas.items() if nbytes))
+        sizes = [arenas[mem_id] for mem_id in range(count)]
+        return _Placement(nodes, sizes, places, sum(sizes) - gap)
 
     def _below(self, mem_id: int) -> int:
         return self.reserved[mem_id] if mem_id < len(self.reserved) else 0
@@ -257,18 +255,16 @@ class _Arenas:
         return replace(bank, capacity=max(left, 1))
 
 
-def _buffer(spec: TensorSpec, banks: Mapping[int, Bank]) -> Buffer:
+def _buffer(spec: Any, banks: Mapping[int, Bank]) -> Buffer:
     first, last = spec.lifetime
     bank = None if spec.mem_id is None else banks[spec.mem_id].name
-    return Buffer(str(spec.shape), first, last + 1, spec.allocated_memory, bank)
+    return Buffer(str(spec), first, last + 1, spec.allocated_memory, bank)
 
 
-def _offset_in_home(spec: TensorSpec) -> int:
-    offset = 0
-    while spec.storage_base is not None:
-        offset += spec.storage_base_offset
-        spec = spec.storage_base
-    return offset
+def _offset_at_home(spec: TensorSpec) -> int:
+    if spec.storage_base is None:
+        return 0
+    return spec.storage_base_offset + _offset_at_home(spec.storage_base)
 
 
 def _on_one_device(nodes: Iterable[fx.Node]) -> bool:
@@ -277,15 +273,27 @@ def _on_one_device(nodes: Iterable[fx.Node]) -> bool:
     return all(spec.device == DeviceType.CPU for spec in specs)
 
 
-def _arrange(
-    graph_module: fx.GraphModule, signature: ExportGraphSignature | None, nodes: Sequence[fx.Node]
-) -> None:
+def _arrange(graph_module: fx.GraphModule, signature: Any, nodes: Sequence[fx.Node]) -> None:
     """Bring the nodes of a graph into an order, and give tensors the lifetimes that it makes."""
     if [*graph_module.graph.nodes] == [*nodes]:
         return
     next(iter(graph_module.graph.nodes)).prepend(nodes[0])
     for before, after in pairwise(nodes):
         before.append(after)
+    # They only grow otherwise.
     for spec in update_all_tensors_lifetime(graph_module, signature):
         spec.lifetime = [None, None]
     update_all_tensors_lifetime(graph_module, signature)
+    _complete_lifetimes(nodes)
+
+
+def _complete_lifetimes(nodes: Iterable[fx.Node]) -> None:
+    """Have tensors live until what was written over them is last read, too.
+
+    ExecuTorch 1.5.1 ends them with the operator that writes in place.
+    """
+    for step, node in enumerate(nodes):
+        for spec in (spec for each in node.all_input_nodes for spec in homes_of(each)):
+            first, last = spec.lifetime
+            if last is not None and last < step:
+                spec.lifetime = [first, step]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -58,9 +58,10 @@ def steps_of(graph: fx.Graph, planned: Container[TensorSpec]) -> Steps:
 
     Only tensors that are ``planned`` take memory.
     """
-    outside = {"placeholder": [], "get_attr": [], "output": []}
+    outside = {"placeholder": list[fx.Node](), "get_attr": [], "output": []}
     step_of: dict[fx.Node, int] = {}
     steps: list[list[fx.Node]] = []
+    precedence = _Precedence()
     for node in graph.nodes:
         if node.op in outside:
             outside[node.op].append(node)
@@ -72,14 +73,12 @@ def steps_of(graph: fx.Graph, planned: Container[TensorSpec]) -> Steps:
             else:
                 step = len(steps)
                 steps.append([])
-            unplaced = (n for n in node.all_input_nodes if n.target is memory.alloc)
-            for each in (*(n for n in unplaced if n not in step_of), node):
-                step_of[each] = step
+            sources = (each for each in node.all_input_nodes if each.target is memory.alloc)
+            for each in (*(source for source in sources if source not in step_of), node):
                 steps[step].append(each)
-    precedence = _Precedence(len(steps))
-    for node, step in sorted(step_of.items(), key=lambda item: item[1]):
-        precedence.add(node, step, {step_of[n] for n in node.all_input_nodes if n in step_of})
-    inputs = {home_of(spec) for node in outside["placeholder"] for spec in get_node_tensor_specs(node)}
+                step_of[each] = step
+            precedence.add(node, step, before)
+    inputs = {spec for node in outside["placeholder"] for spec in homes_of(node)}
     end = len(graph.nodes) - 1
     buffers = [
         TensorBuffer(
@@ -97,7 +96,7 @@ def steps_of(graph: fx.Graph, planned: Container[TensorSpec]) -> Steps:
         tuple(map(tuple, steps)),
         tuple(outside["output"]),
         MemoryProblem(
-            tuple(map(mask_of, precedence.before)),
+            tuple(mask_of(precedence.before[step]) for step in range(len(steps))),
             Buffers(tuple(buffers), ((),) * len(steps)),
             (0,) * len(steps),
         ),
@@ -107,49 +106,52 @@ def steps_of(graph: fx.Graph, planned: Container[TensorSpec]) -> Steps:
 class _Precedence:
     """The steps that come before each step, and the users of each tensor, found node by node."""
 
-    def __init__(self, steps: int) -> None:
-        self.before: list[set[int]] = [set() for _ in range(steps)]
+    def __init__(self) -> None:
+        self.before: dict[int, set[int]] = defaultdict(set)
         self.users: dict[TensorSpec, set[int]] = defaultdict(set)
         #: For each tensor the step that wrote it last, and those that have read it since.
         self._writer: dict[TensorSpec, int] = {}
         self._readers: dict[TensorSpec, set[int]] = defaultdict(set)
-        self._random: int | None = None
+        self._random = -1
 
-    def add(self, node: fx.Node, step: int, before: set[int]) -> None:
-        """Add a node of a step, which reads the results of other steps; steps come in order."""
-        if _draws_random_numbers(node):
-            before = before | ({self._random} - {None})
+    def add(self, node: fx.Node, step: int, sources: set[int]) -> None:
+        """Add a node of a step, which reads results of others; nodes come in their order."""
+        before = self.before[step]
+        before |= sources
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            before.add(self._random)
             self._random = step
-        touched = {*_homes(node), *(s for n in node.all_input_nodes for s in _homes(n))}
-        for spec in touched:
+        written = _written(node)
+        touched = (spec for each in (node, *node.all_input_nodes) for spec in homes_of(each))
+        for spec in dict.fromkeys(touched):
             self.users[spec].add(step)
-        if node.target not in _ALIASES:
-            written = _written(node)
-            for spec in touched:
-                before = before | ({self._writer.get(spec)} - {None})
-                if spec in written:
-                    before = before | self._readers.pop(spec, set())
-                    self._writer[spec] = step
-                else:
-                    self._readers[spec].add(step)
-        self.before[step] |= before - {step}
+            if node.target in _ALIASES:
+                continue
+            before.add(self._writer.get(spec, -1))
+            if spec in written:
+                before |= self._readers.pop(spec, set())
+                self._writer[spec] = step
+            else:
+                self._readers[spec].add(step)
+        before -= {step, -1}
 
 
-def _homes(node: fx.Node) -> Iterator[TensorSpec]:
-    return map(home_of, get_node_tensor_specs(node))
+def homes_of(node: fx.Node) -> list[TensorSpec]:
+    """Return the tensors in whose memory the results of a node lie."""
+    return [*map(home_of, get_node_tensor_specs(node))]
 
 
 def home_of(spec: TensorSpec) -> TensorSpec:
     """Return the tensor in whose memory one lies (often itself)."""
-    while spec.storage_base is not None:
-        spec = spec.storage_base
-    return spec
+    # A view has no memory of its own, and says of its base what it is asked for.
+    spec = getattr(spec, "_base", spec)
+    return spec if spec.storage_base is None else home_of(spec.storage_base)
 
 
 def _written(node: fx.Node) -> set[TensorSpec]:
     """Return the tensors that a node writes: its results, and arguments that its schema names."""
-    given = {spec for each in node.all_input_nodes for spec in _homes(each)}
-    written = {*_homes(node)} - given
+    given = {spec for each in node.all_input_nodes for spec in homes_of(each)}
+    written = {*homes_of(node)} - given
     if node.target is executorch_call_delegate:
         return written
     try:
@@ -160,11 +162,5 @@ def _written(node: fx.Node) -> set[TensorSpec]:
     for place, argument in enumerate(schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             value = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
-            nodes: list[fx.Node] = []
-            fx.map_arg(value, nodes.append)
-            written |= {spec for each in nodes for spec in _homes(each)}
+            fx.map_arg(value, lambda each: written.update(homes_of(each)))
     return written
-
-
-def _draws_random_numbers(node: fx.Node) -> bool:
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
