@@ -25,11 +25,13 @@ pytest.importorskip("executorch")
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner  # noqa: E402
 from executorch.exir import ExecutorchBackendConfig, to_edge, to_edge_transform_and_lower  # noqa: E402
 from executorch.exir.delegate import executorch_call_delegate  # noqa: E402
+from executorch.exir.dialects._ops import ops as exir_ops  # noqa: E402
 from executorch.exir.memory_planning import (  # noqa: E402
     Verifier,
     collect_specs_from_nodes,
     get_node_tensor_specs,
 )
+from executorch.exir.pass_base import PassResult  # noqa: E402
 from executorch.exir.passes import MemoryPlanningPass  # noqa: E402
 from executorch.exir.tensor import TensorSpec  # noqa: E402
 from executorch.runtime import Runtime  # noqa: E402
@@ -409,6 +411,41 @@ def test_what_is_written_in_place_lives_until_it_is_read() -> None:
     assert "index_put_" in str(program.exported_program().graph)
     require_verified(program)
     assert torch.allclose(outputs(program, inputs)[0], module(*inputs), atol=1e-5)
+
+
+def test_results_that_a_pass_lays_over_an_input_stay_there() -> None:
+    def mark(graph_module: Any) -> Any:
+        """Have every exponential written over its argument, which nothing reads later."""
+        for node in graph_module.graph.nodes:
+            if node.target is exir_ops.edge.aten.exp.default:
+                node.meta["_share_alloc_with_arg_idx"] = 0
+        return PassResult(graph_module, True)
+
+    def function(kept: Any, x: Any) -> Any:
+        wide = [(torch.outer(x, x) * n).exp() for n in range(3)]
+        return torch.stack([each.sum(0) for each in wide])
+
+    inputs = (torch.randn(32),)
+    exported = torch.export.export(Module(function), inputs)
+    expected = outputs(made(to_edge(exported), None), inputs)
+    planner = LeastMemory()
+    config = ExecutorchBackendConfig(
+        passes=[mark], memory_planning_pass=MemoryPlanningPass(planner)
+    )
+    program = to_edge(exported).to_executorch(config)
+    require_verified(program)
+    assert all(map(torch.equal, outputs(program, inputs), expected))
+    planned = planner.plans[0]
+    assert planned.reordered
+    assert planned.proven
+    specs = [
+        spec
+        for node in program.exported_program().graph.nodes
+        for spec in get_node_tensor_specs(node)
+        if spec.storage_base is not None
+    ]
+    assert specs
+    assert all(spec.mem_offset == spec.storage_base.mem_offset for spec in specs)
 
 
 def test_the_plan_of_executorch_is_kept_where_it_is_smaller(
