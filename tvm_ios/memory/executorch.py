@@ -155,13 +155,7 @@ class LeastMemory:
             [max(pair) for pair in zip_longest(theirs.bufsizes, reserved, fillvalue=0)],
             {spec: (at.mem_id, at.mem_offset) for spec, at in theirs.spec_dict.items()},
         )
-        orders, bound = [given], None
-        if self.reorder and _on_one_device(given):
-            steps = steps_of(graph_module.graph, set(tensors))
-            found = schedule_optimal(steps.problem, _ORDERING * self.time_limit)
-            bound = arenas.least_beside + found.bound
-            if found.peak < steps.problem.footprints(range(len(steps.steps))).peak:
-                orders = [steps.in_order(found.order), given]
+        orders, bound = self._orders(graph_module.graph, arenas)
         one_bank = len(self.banks) == 1
         limited = any(bank.capacity is not None for bank in self.banks.values())
         # Where tensors have a choice of banks, bytes say little.
@@ -184,12 +178,23 @@ class LeastMemory:
                 tuple(best.arenas),
                 placed.bound if bound is None else bound,
                 by_greedy.nbytes,
-                best.nodes is not given,
+                best.nodes != given,
                 best is by_greedy,
                 time.perf_counter() - begin,
             )
         )
         return list(best.arenas)
+
+    def _orders(self, graph: fx.Graph, arenas: _Arenas) -> tuple[list[list[fx.Node]], int | None]:
+        """Return orders of nodes to try, the best first, and a lower bound of all of them."""
+        given = list(graph.nodes)
+        if not self.reorder or not _on_one_device(given):
+            return [given], None
+        steps = steps_of(graph, set(arenas.tensors))
+        found = schedule_optimal(steps.problem, _ORDERING * self.time_limit)
+        as_given = steps.problem.footprints(range(len(steps.problem)))
+        better = [steps.in_order(found.order)] if found.peak < as_given.peak else []
+        return [*better, given], arenas.least_beside + found.bound
 
 
 @dataclass(frozen=True)
