@@ -49,7 +49,7 @@ class PlannedGraph:
     bound
         A lower bound of their sum, over every order of the operators if they may be moved.
     greedy
-        The sum for ExecuTorch's greedy planner and the order as it was.
+        The sum for ExecuTorch's greedy planner and the order as it was, with the same branches.
     reordered
         Whether operators were moved.
     kept_greedy
