@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from runtime_ext.isa.arm import AARCH64
-from runtime_ext.isa.x86 import LEVELS
+from runtime_ext.isa.levels import NAMES, level_named
 from runtime_ext.machine.this_machine import host_target
 from tvm_ios.errors import UserError
 
@@ -22,13 +21,10 @@ def target_of(kind: str, arch: str | None, lanes: int, dialect: str = "relax") -
         return {"kind": "cuda", "arch": arch or "sm_90"}
     if arch is None:
         return None
-    if arch == AARCH64.name:
-        raise UserError(
-            f"for {arch} programs are measured there alone: start `tvm-ios server` on such a "
-            "machine, and use `tvm-ios schedule --tracker HOST:PORT --key KEY`"
-        )
-    if arch not in LEVELS:
-        raise UserError(f"{arch!r} is no x86-64 level: use {', '.join(LEVELS)}")
+    try:
+        level_named(arch)
+    except KeyError:
+        raise UserError(f"{arch!r} is no level of a CPU: use {NAMES}") from None
     if dialect == "relay":
         from runtime_ext.relay import library
 

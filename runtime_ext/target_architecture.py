@@ -1,9 +1,17 @@
-"""The GPU architecture of a target."""
+"""The architecture of a target: of its GPU, or of the machine that its code runs on."""
 
 from __future__ import annotations
 
+import platform
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from runtime_ext.isa.arm import GENERIC
+from runtime_ext.isa.levels import level_in
+
+if TYPE_CHECKING:
+    import tvm
 
 
 def cuda_arch(target: Any) -> str | None:
@@ -13,3 +21,21 @@ def cuda_arch(target: Any) -> str | None:
     if target is None or isinstance(target, str) or target.kind.name != "cuda":
         return None
     return str(target.attrs["arch"])
+
+
+def machine_of(target: Any) -> str:
+    """Return the machine that a CPU target's triple names, as ``uname`` does; by default this one.
+
+    The target is a ``tvm.target.Target``, or the data or text of one.
+    """
+    if isinstance(target, str):
+        found = re.search(r'mtriple"?[=:]"?(\w+)', target)
+        return found[1] if found else platform.machine()
+    triple = target.get("mtriple") if isinstance(target, Mapping) else target.attrs.get("mtriple")
+    return str(triple).partition("-")[0] if triple else platform.machine()
+
+
+def processor_of(target: tvm.target.Target) -> str:
+    """Return the processor that a CPU target names; the level of one for any processor of Arm's."""
+    processor = str(target.attrs["mcpu"])
+    return level_in(str(target)) or processor if processor == GENERIC else processor

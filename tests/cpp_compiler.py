@@ -45,11 +45,11 @@ def compile_cpp(output: Path, sources: Sequence[Path], *flags: str) -> None:
             [*command, *headers, "-c", str(source), "-o", file]
             for source, file in zip(sources, objects, strict=True)
         ]
-        list(pool.map(_run, compiling))
-        _run([*command, *objects, str(library), f"-Wl,-rpath,{library.parent}", "-o", str(output)])
+        list(pool.map(run, compiling))
+        run([*command, *objects, str(library), f"-Wl,-rpath,{library.parent}", "-o", str(output)])
 
 
-def _run(command: Sequence[str]) -> None:
+def run(command: Sequence[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ import tvm
 
 from runtime_ext.cpu.forms.registry import named_plans, promising_plans
 from runtime_ext.cpu.kernel_build import build_kernel
-from runtime_ext.cpu.linker import link
+from runtime_ext.cpu.linker import link, require_cross_linker
 from runtime_ext.cpu.machine_code import object_code
 from runtime_ext.cpu.tilings import other_plans
 from runtime_ext.cpu.vector_space import VectorSpace
@@ -20,10 +21,12 @@ from runtime_ext.isa.levels import isa_of
 from runtime_ext.kernels.artefact import Artefact, ArtefactCache
 from runtime_ext.kernels.chain import Attention, Chained
 from runtime_ext.kernels.relax_function import called_operators
+from runtime_ext.target_architecture import machine_of
 from runtime_ext.tuning_log.log import TuningLog
 from runtime_ext.units.plans import different, plan_unit
 from runtime_ext.units.unit import UnitPlan, UnitSource, Workload
 from runtime_ext.units.unit_compiler import UnitCompiler
+from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.program.bfloat16 import FORM
 from tvm_ios.program.program import LINE
@@ -105,7 +108,7 @@ class KernelCompiler(UnitCompiler):
     def export(self, path: str | os.PathLike[str], symbols: Iterable[str]) -> None:
         """Write a shared library with these symbols, for ``tvm.runtime.load_module``."""
         keys = dict.fromkeys(self._key_of_symbol(symbol) for symbol in symbols)
-        link(Path(path), [self._cache.code_file(key) for key in keys])
+        link(Path(path), [self._cache.code_file(key) for key in keys], command=self._linker())
 
     def chain_kernels(self, source: UnitSource) -> int:
         """Return the number of kernels of a chain of units; 0 if no kernel computes several units.
@@ -161,7 +164,17 @@ class KernelCompiler(UnitCompiler):
                     self._functions[phase.symbol] = code_of(phase.symbol)
             self._linked.update(keys)
 
+    def _linker(self) -> Sequence[str] | None:
+        machine = machine_of(self.target)
+        return None if machine == platform.machine() else require_cross_linker(machine)
+
     def _loaded_here(self, objects: Sequence[Path]) -> Callable[[str], Any]:
+        if (machine := machine_of(self.target)) != platform.machine():
+            raise UserError(
+                f"programs for {machine} are measured there alone, and this machine is "
+                f"{platform.machine()}: give optimize --cost cpu, or start `tvm-ios server` there "
+                "and give --tracker HOST:PORT --key KEY"
+            )
         with temporary_folder() as folder:
             path = folder / "kernels.so"
             link(path, objects)

@@ -43,6 +43,16 @@ def find_cross_linker(machine: str) -> tuple[str, ...] | None:
     return (*_ZIG, "-target", f"{machine}-linux-gnu") if find_spec("ziglang") is not None else None
 
 
+def require_cross_linker(machine: str) -> tuple[str, ...]:
+    """Return the linker command for a machine (by its uname); raise UserError without one."""
+    if command := find_cross_linker(machine):
+        return command
+    raise UserError(
+        f"kernels for {machine} are linked by {machine}-linux-gnu-g++ or zig and there is neither: "
+        f"apt-get install g++-{machine}-linux-gnu (Debian, Ubuntu) or pip install 'tvm-ios[linker]'"
+    )
+
+
 def link(
     path: str | os.PathLike[str],
     objects: Sequence[str | os.PathLike[str]],

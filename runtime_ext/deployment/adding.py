@@ -36,7 +36,7 @@ from runtime_ext.execution.executable import Executable
 from runtime_ext.execution.packages.kernel_files import TVM, kernel_file
 from runtime_ext.execution.packages.package import VERSION_OF_PARTS, seal
 from runtime_ext.execution.ports import Port
-from runtime_ext.isa.levels import level_of
+from runtime_ext.isa.levels import level_in
 from tvm_ios.deployment.entry import Entry, OpenAxis, TensorType, batch_of
 from tvm_ios.deployment.registry import DeploymentError, Registry, write_registry
 from tvm_ios.files.atomic import temporary_folder
@@ -206,7 +206,7 @@ def _arch(executable: Executable) -> str:
     if executable.arch is not None:
         return executable.arch
     processor = re.search(r'mcpu"?[=:]"?([\w.-]+)', executable.target)
-    return level_of(processor[1] if processor else "")
+    return level_in(executable.target) or (processor[1] if processor else "")
 
 
 def _tensor_type(port: Port) -> TensorType:

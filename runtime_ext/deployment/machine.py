@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runtime_ext.cuda.nvidia.driver import runs_on
-from runtime_ext.isa.x86 import LEVELS
+from runtime_ext.isa.levels import NAMES, level_named, levels_below
 from runtime_ext.native_library import load_native_library
 from tvm_ios.deployment.entry import Entry
 from tvm_ios.deployment.registry import DeploymentError
@@ -59,10 +59,11 @@ def machine_of(entries: Sequence[Entry], arch: str, lanes: int | None = None) ->
         here = this_machine(entries, lanes)
         archs = frozenset(e.arch for e in entries if runs_on(e.arch, gpu))
         return Machine(here.features, here.lanes, archs, lanes)
-    if arch not in LEVELS:
-        known = ", ".join((*LEVELS, "sm_90 and the like"))
-        raise DeploymentError(f"{arch!r} is no architecture: use {known}")
-    below = list(LEVELS)[list(LEVELS).index(arch) :]
+    try:
+        below = levels_below(level_named(arch))
+    except KeyError:
+        known = f"{NAMES}, sm_90 and the like"
+        raise DeploymentError(f"{arch!r} is no architecture: use {known}") from None
     features = {f for entry in entries if entry.arch in below for f in entry.features}
     most = max((entry.lanes for entry in entries), default=1)
     return Machine(frozenset(features), lanes or most)

@@ -17,7 +17,6 @@ kernels lie in files that it shares with other entries.
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -52,6 +51,7 @@ from runtime_ext.execution.ports import (
 from runtime_ext.execution.session import ExecutorName, Session
 from runtime_ext.native_errors import ExecutableError
 from runtime_ext.native_library import load_native_library
+from runtime_ext.target_architecture import machine_of
 from tvm_ios.deployment.registry import is_deployment
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array, save_tensors
@@ -162,7 +162,7 @@ class Executable:
         """Return the content of ``meta.json``, given the constants' content keys."""
         return {
             "versions": {name: metadata.version(name) for name in self.packages},
-            "machine": platform.machine(),
+            "machine": machine_of(self.target),
             "target": self.target,
             "features": self.features,
             "arch": self.arch,

@@ -22,9 +22,12 @@ from runtime_ext.fleet.machine import Machine, Trial
 from runtime_ext.fleet.machine_kind import MachineKind
 from runtime_ext.fleet.pool import Gone, MachinePool, connect, told
 from runtime_ext.fleet.tracker import Tracker
-from runtime_ext.isa.x86 import LEVELS
+from runtime_ext.isa.levels import level_named, levels_below
 from runtime_ext.machine.this_machine import host_target, name_of
 from tvm_ios.errors import UserError
+
+#: The most levels that a refusal names.
+_NAMED = 3
 
 
 def open_fleet(
@@ -105,13 +108,12 @@ def _checked(kind: MachineKind, lanes: int | None, level: str | None) -> tuple[i
             f"{lanes} lanes are too many for the machines of the fleet, which run {kind.lanes} "
             f"threads at once: give --lanes {kind.lanes} or fewer"
         )
-    levels = [*LEVELS]
     level = level or kind.level
-    has = levels[levels.index(kind.level) :] if kind.level in levels else [kind.level]
+    has = levels_below(level_named(kind.level))
     if level not in has:
         raise UserError(
             f"the machines of the fleet ({kind.processor}) cannot run {level}: give --arch "
-            f"{' or '.join(has)}"
+            f"{' or '.join(has[:_NAMED])}"
         )
     return lanes or kind.lanes, level
 

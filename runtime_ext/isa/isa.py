@@ -49,6 +49,11 @@ class Isa:
     #: Factor of a register tile's time if it has weights in several vectors and leaves few
     #: registers free: where it can, LLVM loads weights of the next channel into these.
     crowding: float = 1.0
+    #: Bytes of a block's packed weights that stay in a first-level cache, by default one of 48 KiB,
+    #: beside the input.
+    near_bytes: int = 40 * 1024
+    #: The same of a second-level cache, by default one of 1 MiB.
+    block_bytes: int = 640 * 1024
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,8 @@ class Level:
     flops: int
     #: Features that processors may have beyond the level, by the form of units that uses them.
     beyond: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    #: The machine that has it, as uname calls it.
+    machine: str = "x86_64"
 
     def attributes(self, forms: Collection[str], present: Collection[str]) -> list[str]:
         """Return the attributes of a target with those ``present`` features that forms use."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from functools import partial
 from typing import Any
@@ -10,29 +11,53 @@ from runtime_ext.isa import arm, x86
 from runtime_ext.isa.isa import Isa, Level
 from tvm_ios.errors import UserError
 
+#: How levels are named, for refusals.
+NAMES = ", ".join((*x86.LEVELS, arm.BASE, *(f"{arm.BASE}+{own}" for own in arm.EXTENSIONS)))
+_PROCESSORS = {level.processor: level.name for level in x86.LEVELS.values()}
+_X86 = re.compile("|".join((*x86.LEVELS, *_PROCESSORS)))
+
 
 def best_level(machine: str, features: Collection[str]) -> Level:
     """Return the best level of a machine, named as by uname, with these features (LLVM's names).
 
     Raise UserError if it has none.
     """
-    if machine == arm.AARCH64.name:
-        return arm.AARCH64
+    if machine == arm.AARCH64:
+        return arm.best_level(features)
     for level in x86.LEVELS.values():
-        if level.features <= set(features):
+        if machine == level.machine and level.features <= set(features):
             return level
-    raise UserError("kernels are made for x86-64 with SSE 4.2 or better; this machine has less")
+    raise UserError(
+        "kernels are made for x86-64 with SSE 4.2 or better and for 64-bit Arm; this machine is "
+        f"{machine}" + (" without SSE 4.2" if machine == x86.V2.machine else "")
+    )
 
 
 def level_named(name: str) -> Level:
     """Return the level of a name; raise KeyError if there is none."""
-    return arm.AARCH64 if name == arm.AARCH64.name else x86.LEVELS[name]
+    return x86.LEVELS[name] if name in x86.LEVELS else arm.level_named(name)
 
 
-def level_of(processor: str) -> str:
-    """Return the level that a target's processor is named for; another processor unchanged."""
-    named = (level.name for level in x86.LEVELS.values() if level.processor == processor)
-    return next(named, processor)
+def levels_below(level: Level) -> list[str]:
+    """Return the names of the levels whose code runs where that of a level does, itself first."""
+    if level.machine == arm.AARCH64:
+        return arm.levels_below(level)
+    names = list(x86.LEVELS)
+    return names[names.index(level.name) :]
+
+
+def level_in(text: str) -> str | None:
+    """Return the name of the level in the text of a target or a device; None if there is none.
+
+    LLVM of older TVMs does not know the levels of x86-64 by name, but a processor of each.
+    """
+    if found := _X86.search(text):
+        return _PROCESSORS.get(found[0], found[0])
+    if found := re.search(rf"{arm.BASE}(\+\w+)*", text):
+        return level_named(found[0]).name
+    if arm.AARCH64 in text:
+        return arm.best_level(re.findall(r"\+([\w.-]+)", text)).name
+    return None
 
 
 def isa_of(target: Any) -> Isa:

@@ -2,6 +2,9 @@
 
 #include <sys/syscall.h>
 #include <unistd.h>
+#ifdef __aarch64__
+#include <sys/auxv.h>
+#endif
 
 #include <fstream>
 #include <map>
@@ -88,22 +91,8 @@ std::set<std::string> Flags(std::istream& cpuinfo) {
   return {};
 }
 
-}  // namespace
-
-std::vector<std::string> KnownFeatures() {
-  std::vector<std::string> names;
-  for (const auto& [name, linux_name] : LinuxNames()) names.push_back(name);
-  return names;
-}
-
-std::vector<std::string> MissingFeatures(const std::vector<std::string>& required) {
-  std::ifstream cpuinfo("/proc/cpuinfo");
-  return MissingFeatures(required, cpuinfo);
-}
-
-std::vector<std::string> MissingFeatures(const std::vector<std::string>& required,
-                                         std::istream& cpuinfo) {
-  const std::set<std::string> present = Flags(cpuinfo);
+std::vector<std::string> Missing(const std::vector<std::string>& required,
+                                 const std::set<std::string>& present) {
   std::vector<std::string> missing;
   for (const std::string& name : required) {
     const auto linux_name = LinuxNames().find(name);
@@ -114,9 +103,45 @@ std::vector<std::string> MissingFeatures(const std::vector<std::string>& require
   return missing;
 }
 
+}  // namespace
+
+std::vector<std::string> KnownFeatures() {
+  std::vector<std::string> names;
+  for (const auto& [name, linux_name] : LinuxNames()) names.push_back(name);
+  return names;
+}
+
+std::vector<std::string> MissingFeatures(const std::vector<std::string>& required) {
+  return Missing(required, HostFlags());
+}
+
+std::vector<std::string> MissingFeatures(const std::vector<std::string>& required,
+                                         std::istream& cpuinfo) {
+  return Missing(required, Flags(cpuinfo));
+}
+
+#ifdef __aarch64__
+// Linux tells each process what the processor has; where one is emulated, /proc may be the host's.
+std::set<std::string> HostFlags() {
+  constexpr struct {
+    unsigned long word;
+    int bit;
+    const char* name;
+  } kBits[] = {{AT_HWCAP, 1, "asimd"},     {AT_HWCAP, 8, "atomics"},   {AT_HWCAP, 10, "asimdhp"},
+               {AT_HWCAP, 12, "asimdrdm"}, {AT_HWCAP, 14, "fcma"},     {AT_HWCAP, 20, "asimddp"},
+               {AT_HWCAP, 22, "sve"},      {AT_HWCAP, 23, "asimdfhm"}, {AT_HWCAP2, 1, "sve2"},
+               {AT_HWCAP2, 13, "i8mm"},    {AT_HWCAP2, 14, "bf16"}};
+  std::set<std::string> flags;
+  for (const auto& [word, bit, name] : kBits) {
+    if (getauxval(word) >> bit & 1) flags.insert(name);
+  }
+  return flags;
+}
+#else
 std::set<std::string> HostFlags() {
   std::ifstream cpuinfo("/proc/cpuinfo");
   return Flags(cpuinfo);
 }
+#endif
 
 }  // namespace tvm_ios

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import platform
 from pathlib import Path
 
 import pytest
 
 from runtime_ext.execution.executable import load
+from tests.arm.emulator import needs_emulator
 from tests.cli.command_line import Outcome, tvm_ios
 
 pytest.importorskip("cuda.bindings", reason="needs cuda-bindings: pip install .[cuda]")
@@ -27,6 +29,19 @@ def test_an_executable_for_a_cpu_by_a_description(tmp_path: Path) -> None:
     session = executable.session()
     session.run(**session.random_inputs())
     assert session.get_output().shape == (1, 10)
+
+
+@needs_emulator
+def test_an_executable_for_arm(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    options = ("--arch", "armv8-a+dotprod", "--cost", "cpu", "--lanes", 2, "--json")
+    result = tvm_ios("optimize", "inception_block", *options, "-o", path).json
+    assert result["target"] == "armv8-a+dotprod"
+    assert result["not_measured"].startswith("not measured")
+    about = json.loads((path / "meta.json").read_text())
+    assert about["machine"] == "aarch64"
+    assert about["features"] == ["dotprod", "neon"]
+    tvm_ios("run", path).refuses(path, "aarch64", platform.machine())
 
 
 @pytest.mark.slow
@@ -65,8 +80,9 @@ def test_what_cannot_be_is_one_sentence(tmp_path: Path) -> None:
     run("bundle", "inception_block", "--arch", "x86-64-v9").refuses("'x86-64-v9'")
     for command in ("bundle", "optimize", "schedule"):
         cost = ("--cost", "measured") if command == "schedule" else ()
-        refused = tvm_ios(command, "inception_block", "--arch", "aarch64", *cost)
+        refused = tvm_ios(command, "inception_block", "--arch", "armv8-a", *cost)
         refused.refuses("aarch64", "tvm-ios server", "--tracker")
+    run("optimize", "inception_block", "--arch", "armv8-a+x87").refuses("'armv8-a+x87'", "dotprod")
     run("bundle", "inception_block", "--precision", "tf32").refuses("float32")
     run("optimize", "inception_block", "--cost", "none.jsonl").refuses("none.jsonl")
     run("bundle", "inception_block", "--target", "cuda", "--arch", "sm_12").refuses("'sm_12'")

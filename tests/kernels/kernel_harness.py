@@ -25,6 +25,7 @@ from runtime_ext.kernels.relax_function import tensor_types
 from runtime_ext.machine import this_machine
 from runtime_ext.units.unit import UnitSource
 from runtime_ext.units.values import Layout, SliceLayout
+from tests.arm.emulator import emulator
 from tests.fast_run import is_fast
 from tests.kernels.emulated_instructions import matrix_functions, multiply_fours, multiply_pairs
 from tvm_ios.files.array_files import Array
@@ -33,6 +34,8 @@ from tvm_ios.program.compiled_unit import CompiledUnit
 AVX512 = {"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2}
 SSE = {"kind": "llvm", "mcpu": "x86-64-v2", "num-cores": 2}
 AVX2 = {"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}
+#: The variable that names a level of Arm's, for which all units are then compiled, and emulated.
+LEVEL = "TVM_IOS_TEST_LEVEL"
 
 
 def host_target() -> dict[str, Any]:
@@ -41,9 +44,24 @@ def host_target() -> dict[str, Any]:
         return AVX512 if "avx512vl" in info.read() else AVX2
 
 
+def targets(*names: str) -> dict[str, dict[str, Any]]:
+    """Targets by name, of which a host without AVX-512 runs fewer.
+
+    In a run for Arm the first name stands for its level.
+    """
+    if level := os.environ.get(LEVEL):
+        return {names[0]: this_machine.host_target(2, level).export()}
+    known = {"sse": SSE, "avx2": AVX2} | ({"avx512": AVX512} if host_target() is AVX512 else {})
+    return {name: known[name] for name in names if name in known}
+
+
 def in_brief(target: Mapping[str, Any]) -> dict[str, Any]:
-    """A target that in a fast run does not optimise, which takes half of the time of compiling."""
-    return {**target, "opt-level": 0} if is_fast() else {**target}
+    """A target that in a fast run does not optimise, which takes half of the time of compiling.
+
+    For Arm the optimiser is a part of what is tested.
+    """
+    brief = is_fast() and LEVEL not in os.environ
+    return {**target, "opt-level": 0} if brief else {**target}
 
 
 def make_unit(
@@ -125,6 +143,9 @@ def _place(layout: SliceLayout, count: int) -> tuple[slice, ...]:
 
 @cache
 def compiler(folder: str, target: str = "host") -> KernelCompiler:
+    if level := os.environ.get(LEVEL):
+        arm = this_machine.host_target(2, level)
+        return KernelCompiler(arm, 2, os.path.join(folder, level), opened=emulator().open)
     chosen = {"host": host_target(), "avx2": AVX2, "sse": SSE}[target]
     return KernelCompiler(in_brief(chosen), 2, os.path.join(folder, target))
 

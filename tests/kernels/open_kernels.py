@@ -15,16 +15,19 @@ import tvm
 
 from runtime_ext.cpu.kernel_build import build_kernel
 from runtime_ext.cpu.linker import link
+from runtime_ext.isa.arm import AARCH64
 from runtime_ext.isa.isa import Isa
 from runtime_ext.isa.levels import isa_of
 from runtime_ext.kernels.spec import extents
+from runtime_ext.target_architecture import machine_of
+from tests.arm.emulator import emulator
 from tests.fast_run import is_fast
-from tests.kernels.kernel_harness import AVX2, AVX512, host_target, in_brief
+from tests.kernels.kernel_harness import in_brief, targets
 from tvm_ios.files.array_files import Array
 from tvm_ios.program.program import LINE
 from tvm_ios.shapes.extent import at_values, evaluate
 
-TARGETS = {"avx2": AVX2} | ({"avx512": AVX512} if host_target() is AVX512 else {})
+TARGETS = targets("avx2", "avx512")
 on_targets = pytest.mark.parametrize("target", TARGETS)
 
 
@@ -65,6 +68,9 @@ class OpenKernel:
         with TemporaryDirectory() as folder:
             code, library = Path(folder, "kernel.o"), Path(folder, "kernel.so")
             self.module.write_to_file(str(code))
+            if machine_of(made) == AARCH64:
+                self._function = emulator().open([code])(self.phase.symbol)
+                return
             link(library, [code])
             self._function = tvm.runtime.load_module(str(library))[self.phase.symbol]
 

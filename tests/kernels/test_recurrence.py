@@ -6,18 +6,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tvm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runtime_ext.isa.levels import isa_of
 from runtime_ext.kernels.expression import Access
 from runtime_ext.kernels.spec import Recurrence
-from tests.kernels.kernel_harness import AVX2, AVX512, SSE, host_target
+from tests.kernels.kernel_harness import targets
 from tests.kernels.open_kernels import OpenKernel
 from tvm_ios.files.array_files import Array
 from tvm_ios.shapes.extent import Symbol, extent_of
 
-TARGETS = {"sse": SSE, "avx2": AVX2} | ({"avx512": AVX512} if host_target() is AVX512 else {})
-LANES = {"sse": 4, "avx2": 8, "avx512": 16}
+TARGETS = targets("sse", "avx2", "avx512")
+LANES = {name: isa_of(tvm.target.Target(target)).lanes for name, target in TARGETS.items()}
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 FUNCTIONS = {
     "relu": lambda x: np.maximum(x, 0),
@@ -248,14 +250,14 @@ def test_a_state_of_zeros_is_rounded_to_zeros() -> None:
     spec = spec_of("sse", "lstm", steps=2, batch=1, hidden=5, given=("state",), quantised=True)
     layer = Layer(spec, 2, 1)
     layer.state[:] = 0
-    check(OpenKernel(spec, SSE), layer, {})
+    check(OpenKernel(spec, TARGETS["sse"]), layer, {})
 
 
 def test_numbers_that_are_none_stay_in_their_row() -> None:
     spec = spec_of("sse", "gru", steps=3, batch=3, hidden=5, activations=("sigmoid", "tanh"))
     layer = Layer(spec, 3, 3)
     layer.gates[1, 1] = np.nan
-    states = OpenKernel(spec, SSE).run({}, layer.arrays())[STATES][..., 3:8]
+    states = OpenKernel(spec, TARGETS["sse"]).run({}, layer.arrays())[STATES][..., 3:8]
     assert np.isnan(states[1:, 1]).all()
     assert np.isfinite(states[:, [0, 2]]).all()
     assert np.isfinite(states[0]).all()

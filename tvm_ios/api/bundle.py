@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,7 +61,13 @@ def bundle_model(
     """
     from relay_passes.load import load_model
     from runtime_ext.bundle.contents import require_replaceable
+    from runtime_ext.target_architecture import machine_of
 
+    if (machine := machine_of(options.resolved_target)) != platform.machine():
+        raise UserError(
+            f"bundles are for {platform.machine()} as this machine is, not for {machine}: give "
+            "optimize --arch, or start `tvm-ios server` there and give optimize --tracker and --key"
+        )
     require_replaceable(path)
     source = ModelSource.of(model)
     loaded = load_model(source, progress, options=options)

@@ -167,6 +167,7 @@ def optimize_range(
     options = options or Options()
     from relay_passes.relax.ranges.search import OpenSearch
     from relay_passes.relax.ranges.units import OpenModel, load_open_model
+    from runtime_ext.target_architecture import processor_of
     from runtime_ext.targets import target_backend
 
     if output is not None:
@@ -255,7 +256,7 @@ def optimize_range(
         executable = saved(built, points, schedules)
     return RangeResult(
         model=read.source.name,
-        target=str(backend.compiler.target.attrs["mcpu"]),
+        target=processor_of(backend.compiler.target),
         lanes=search.lanes,
         symbols=ranges_of,
         units=len(units.functions),

@@ -14,10 +14,6 @@ from tvm_ios.shapes.extent import at_hint, bounds, is_open
 
 #: The latency of a multiply-add in cycles, times multiply-adds a cycle.
 _IN_FLIGHT = 8
-#: Bytes of a block's packed weights that stay in a second-level cache of 1 MiB beside the input.
-_BLOCK_BYTES = 640 * 1024
-#: Bytes of a block's packed weights that stay in a first-level cache of 48 KiB beside the input.
-_NEAR_BYTES = 40 * 1024
 #: A tile of at least this many vectors is crowded if it leaves fewer than this many registers.
 _MANY, _SPARE = 3, 3
 #: Up to this many input channels (a first layer's) are unrolled together with the kernel's columns.
@@ -132,11 +128,11 @@ def row_cycles(
     def cycles(tile: Blocking) -> float:
         blocks = sum(ceil(part / (tile.vectors * isa.lanes)) for part in spec.parts)
         weights = depth * tile.vectors * isa.lanes * 4
-        waiting = isa.weight_cycles * tile.vectors if weights > _NEAR_BYTES else 0.0
+        waiting = isa.weight_cycles * tile.vectors if weights > isa.near_bytes else 0.0
         row = 0.0
         for size, count in (tiles_of or _tiles)(width, tile.pixels).items():
             row += count * max(waiting, _tile_cycles(size, tile.vectors))
-        if weights > _BLOCK_BYTES:
+        if weights > isa.block_bytes:
             row *= 1.4
         spare = spare_registers(tile, isa)
         if tile.vectors >= _MANY and spare < _SPARE:

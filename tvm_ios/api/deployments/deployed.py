@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -203,15 +204,15 @@ def _place_and_options(
 
 def runs_here(options: SearchOptions) -> bool:
     """Return whether kernels compiled for a target run on this machine."""
-    from runtime_ext.isa.levels import level_named, level_of
+    from runtime_ext.isa.levels import level_in, level_named
     from runtime_ext.machine.cpu_features import host_features
     from runtime_ext.target_architecture import cuda_arch
 
     target = options.resolved_target
     if (arch := cuda_arch(target)) is not None:
         return _gpu_runs(arch)
-    level = level_named(level_of(str(target.attrs["mcpu"])))
-    return level.features <= host_features()
+    level = level_named(level_in(str(target)) or "")
+    return level.machine == platform.machine() and level.features <= host_features()
 
 
 def _gpu_runs(arch: str) -> bool:

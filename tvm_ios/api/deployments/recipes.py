@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -73,23 +72,20 @@ def _recipe(path: Path) -> Recipe:
     return Recipe(path, device, arch, lanes, path, policy=str(data["policy"]), batch=batch)
 
 
-@cache
-def _levels() -> re.Pattern[str]:
-    """Return the pattern of what code is for, as targets and machines name it."""
-    from runtime_ext.isa.x86 import LEVELS
-
-    names = [name for level in LEVELS.values() for name in (level.name, level.processor)]
-    return re.compile("|".join((*names, r"sm_\d+[af]?")))
-
-
 def _machine(path: Path, target: str, device: str) -> tuple[str, int]:
     """Return the instruction-set level or GPU architecture, and the lanes, that a file is for."""
-    from runtime_ext.isa.levels import level_of
-
-    level, lanes = _levels().search(target), _LANES.search(device) or _LANES.search(target)
+    level, lanes = _level(target), _LANES.search(device) or _LANES.search(target)
     if level is None or lanes is None:
         raise UserError(f"{path} does not say for which level and lanes it is: {device or target}")
-    return level_of(level[0]), int(lanes[1] or lanes[2])
+    return level, int(lanes[1] or lanes[2])
+
+
+def _level(text: str) -> str | None:
+    """Return what code is for, as a target or a device names it; None if none is named."""
+    from runtime_ext.isa.levels import level_in
+
+    gpu = re.search(r"sm_\d+[af]?", text)
+    return gpu[0] if gpu else level_in(text)
 
 
 def _database_of(recipe: Recipe, databases: Sequence[Path]) -> Path | None:
@@ -97,6 +93,7 @@ def _database_of(recipe: Recipe, databases: Sequence[Path]) -> Path | None:
     for database in databases:
         text = (database / _DATABASE).read_text()
         lanes = {int(cores) for _, cores in _LANES.findall(text) if cores}
-        if set(_levels().findall(text)) == {recipe.arch} and lanes <= {recipe.lanes}:
+        levels = set(map(_level, text.splitlines())) - {None}
+        if levels == {recipe.arch} and lanes <= {recipe.lanes}:
             return database
     return None

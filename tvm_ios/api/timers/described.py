@@ -7,7 +7,7 @@ from collections.abc import Collection
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tvm_ios.api.candidates import Candidates
 from tvm_ios.api.reference import reference_for
@@ -81,14 +81,9 @@ def _runs_here(options: SearchOptions) -> bool:
     """Return whether this machine's CPU runs the programs."""
     from runtime_ext.machine.cpu_features import missing_features, required_features
     from runtime_ext.machine.this_machine import available_lanes
-    from runtime_ext.target_architecture import cuda_arch
+    from runtime_ext.target_architecture import cuda_arch, machine_of
 
     target = options.resolved_target
-    if cuda_arch(target) is not None or _machine(target) not in ("", platform.machine()):
+    if cuda_arch(target) is not None or machine_of(target) != platform.machine():
         return False
     return options.lanes <= available_lanes() and not missing_features(required_features(target))
-
-
-def _machine(target: Any) -> str:
-    """Return the machine that a target's triple names, as ``uname`` does; empty if it has none."""
-    return str(target.attrs.get("mtriple", "")).partition("-")[0]
