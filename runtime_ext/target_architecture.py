@@ -35,7 +35,7 @@ def machine_of(target: Any) -> str:
     return str(triple).partition("-")[0] if triple else platform.machine()
 
 
-def processor_of(target: tvm.target.Target) -> str:
+def cpu_of(target: tvm.target.Target) -> str:
     """Return the processor that a CPU target names; the level of one for any processor of Arm's."""
     processor = str(target.attrs["mcpu"])
     return level_in(str(target)) or processor if processor == GENERIC else processor

@@ -16,7 +16,8 @@ BASE = "armv8-a"
 #: LLVM's names of features by the extensions' names, which are those of compilers, in the order of
 #: a level's name.
 EXTENSIONS = {"dotprod": "dotprod", "fp16": "fullfp16", "i8mm": "i8mm", "bf16": "bf16"}
-#: The processors' names by their part numbers, where Arm is the implementer.
+#: Arm's number as an implementer, and its processors' names by their part numbers.
+ARM = "0x41"
 PARTS = {
     "0xd03": "Cortex-A53",
     "0xd08": "Cortex-A72",

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from runtime_ext.isa.arm import ARM, PARTS
 from runtime_ext.isa.isa import Level
 from runtime_ext.isa.levels import best_level, level_named
 from runtime_ext.machine.cpu_features import host_features
@@ -62,8 +63,10 @@ def processor_of(cpuinfo: str) -> str:
     numbers = dict(
         (key.strip(), value.strip()) for key, _, value in (line.partition(":") for line in lines)
     )
-    if "CPU part" in numbers:
-        return f"Arm processor {numbers.get('CPU implementer', '?')}:{numbers['CPU part']}"
+    if part := numbers.get("CPU part"):
+        implementer = numbers.get("CPU implementer", "?")
+        known = PARTS.get(part) if implementer == ARM else None
+        return known or f"Arm processor {implementer}:{part}"
     return _UNKNOWN
 
 

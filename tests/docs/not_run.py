@@ -17,6 +17,7 @@ NOT_RUN = {
     r"python -m tvm\.exec\.rpc_tracker .*": "it never ends; tests/fleet start trackers and servers",
     r"tvm-ios server": "it never ends, and needs a tracker; tests/fleet start servers",
     r"tvm-ios .*--tracker .*": "it needs servers on a fixed port; tests/fleet use free ports",
+    r"tvm-ios .*--arch armv8-a.*": "it needs a linker for Arm; tests/cli/test_cross_compiling.py",
     r"tvm-ios .*--target cuda .*": "it needs an NVIDIA GPU or its log; tests/cuda use a stand-in",
     r"python suite/gpu\.py .*": "it needs an NVIDIA GPU",
     r".* --dialect relay.*|tvm-ios run squeezenet\.ios": "it needs a TVM with Relay; tests/relay",

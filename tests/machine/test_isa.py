@@ -11,7 +11,7 @@ from runtime_ext.isa.isa import BYTES, Level
 from runtime_ext.isa.levels import best_level, isa_of, level_in, level_named, levels_below
 from runtime_ext.isa.x86 import AVX, AVX512, LEVELS, SSE, V2, V3, V4
 from runtime_ext.machine.cpu_features import required_features
-from runtime_ext.machine.this_machine import host_target
+from runtime_ext.machine.this_machine import host_target, processor_of
 from runtime_ext.native_library import load_native_library
 from tvm_ios.errors import UserError
 from tvm_ios.program.bfloat16 import FORM
@@ -89,6 +89,13 @@ def test_code_of_levels_below_runs_on_a_level() -> None:
         "armv8-a",
     ]
     assert {level.name for level in ALL if level.machine == AARCH64} <= {*levels_below(WHOLE)}
+
+
+def test_cores_of_arm_are_known_by_their_numbers() -> None:
+    cpuinfo = "processor\t: 0\nCPU implementer\t: {}\nCPU part\t: {}\n"
+    assert processor_of(cpuinfo.format("0x41", "0xd0c")) == "Neoverse N1"
+    assert processor_of(cpuinfo.format("0x41", "0xfff")) == "Arm processor 0x41:0xfff"
+    assert processor_of(cpuinfo.format("0x61", "0xd0c")) == "Arm processor 0x61:0xd0c"
 
 
 def test_other_kinds_of_targets_have_no_vectors() -> None:

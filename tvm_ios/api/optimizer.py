@@ -287,7 +287,7 @@ def _result(
     saved: tuple[Path | None, Path | None],
 ) -> Result:
     from relay_passes.checks import left_out_of, without_elements
-    from runtime_ext.target_architecture import cuda_arch, processor_of
+    from runtime_ext.target_architecture import cpu_of, cuda_arch
 
     loaded, module, verdict = job.loaded, job.module, timed.verdict
     ours = timed.candidates.built[verdict.kept]
@@ -298,7 +298,7 @@ def _result(
     refused = {**searched.refused, **timed.candidates.unbuilt}
     return Result(
         model=loaded.name,
-        target=cuda_arch(compiled_for) or processor_of(compiled_for),
+        target=cuda_arch(compiled_for) or cpu_of(compiled_for),
         cost=job.options.cost,
         timed_on=place,
         policies=verdict.results,

@@ -167,7 +167,7 @@ def optimize_range(
     options = options or Options()
     from relay_passes.relax.ranges.search import OpenSearch
     from relay_passes.relax.ranges.units import OpenModel, load_open_model
-    from runtime_ext.target_architecture import processor_of
+    from runtime_ext.target_architecture import cpu_of
     from runtime_ext.targets import target_backend
 
     if output is not None:
@@ -256,7 +256,7 @@ def optimize_range(
         executable = saved(built, points, schedules)
     return RangeResult(
         model=read.source.name,
-        target=processor_of(backend.compiler.target),
+        target=cpu_of(backend.compiler.target),
         lanes=search.lanes,
         symbols=ranges_of,
         units=len(units.functions),

@@ -32,8 +32,8 @@ Archs = Annotated[
     str | None,
     panels.target(
         metavar="ARCH,...",
-        help="x86-64-v2, -v3 or -v4, or sm_90 and the like; several: a deployment.  "
-        "[this machine's, sm_90]",
+        help="x86-64-v2, -v3 or -v4, armv8-a, or sm_90 and the like; several: a "
+        "deployment.  [this machine's, sm_90]",
     ),
 ]
 LaneCounts = Annotated[
