@@ -5,13 +5,7 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-from runtime_ext.isa.arm import GENERIC
-from runtime_ext.isa.levels import level_in
-
-if TYPE_CHECKING:
-    import tvm
+from typing import Any
 
 
 def cuda_arch(target: Any) -> str | None:
@@ -33,9 +27,3 @@ def machine_of(target: Any) -> str:
         return found[1] if found else platform.machine()
     triple = target.get("mtriple") if isinstance(target, Mapping) else target.attrs.get("mtriple")
     return str(triple).partition("-")[0] if triple else platform.machine()
-
-
-def cpu_of(target: tvm.target.Target) -> str:
-    """Return the processor that a CPU target names; the level of one for any processor of Arm's."""
-    processor = str(target.attrs["mcpu"])
-    return level_in(str(target)) or processor if processor == GENERIC else processor

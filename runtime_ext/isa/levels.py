@@ -75,3 +75,9 @@ def isa_of(target: Any) -> Isa:
         )
     has = partial(target_has_features, target=target)
     return arm.NEON if has("neon") else x86.isa_with(has)
+
+
+def cpu_of(target: Any) -> str:
+    """Return the processor that a CPU target names; the level of one for any processor of Arm's."""
+    processor = str(target.attrs["mcpu"])
+    return level_in(str(target)) or processor if processor == arm.GENERIC else processor

@@ -287,7 +287,8 @@ def _result(
     saved: tuple[Path | None, Path | None],
 ) -> Result:
     from relay_passes.checks import left_out_of, without_elements
-    from runtime_ext.target_architecture import cpu_of, cuda_arch
+    from runtime_ext.isa.levels import cpu_of
+    from runtime_ext.target_architecture import cuda_arch
 
     loaded, module, verdict = job.loaded, job.module, timed.verdict
     ours = timed.candidates.built[verdict.kept]

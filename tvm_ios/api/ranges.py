@@ -167,7 +167,7 @@ def optimize_range(
     options = options or Options()
     from relay_passes.relax.ranges.search import OpenSearch
     from relay_passes.relax.ranges.units import OpenModel, load_open_model
-    from runtime_ext.target_architecture import cpu_of
+    from runtime_ext.isa.levels import cpu_of
     from runtime_ext.targets import target_backend
 
     if output is not None:
