@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 
 from tvm_ios.memory.exact.fusion import fuse
+from tvm_ios.memory.exact.least_peak import least_peak_between
 from tvm_ios.memory.exact.minimum_cut import fewest_live
 from tvm_ios.memory.fused_graph import FusedGraph, unfused
 from tvm_ios.memory.options import DEFAULT, SchedulerOptions
@@ -15,6 +16,8 @@ from tvm_ios.memory.published.ilp import solve_order
 
 #: The most nodes of a part of the partition; the result is proven if there is one part.
 PART = 40
+#: Share of the time limit that the exact search gets for the start and the bound of a part.
+_EXACT = 0.2
 
 
 def schedule_fusion_ilp(
@@ -23,7 +26,10 @@ def schedule_fusion_ilp(
     """Fuse, divide into parts, and order by integer programming the part with the peak.
 
     The other parts keep reverse post-order. If the peak then lies in another part, that one is
-    ordered too, until ``time_limit`` seconds are over.
+    ordered too, until ``time_limit`` seconds are over. The integer program of a part begins with
+    the order and the bound that the exact search finds in a share of the time; where these meet,
+    nothing is left to solve. Without ``exact_start`` it begins with reverse post-order, as
+    published.
     """
     begin = time.perf_counter()
     until = begin + time_limit
@@ -43,7 +49,12 @@ def schedule_fusion_ilp(
         worst = max(range(len(peaks)), key=peaks.__getitem__)
         if worst in solved or peaks[worst] <= bound:
             break
-        answer = solve_order(graph, lows[worst], ends[worst], pieces[worst], until, bound, options)
+        low, high, start, least = lows[worst], ends[worst], pieces[worst], bound
+        if options.exact_start:
+            end = min(until, time.perf_counter() + _EXACT * time_limit)
+            known = least_peak_between(graph, low, high, start, bound, end)
+            start, least = known.nodes, known.bound
+        answer = solve_order(graph, low, high, start, until, least, options)
         solved.add(worst)
         pieces[worst], peaks[worst] = answer.nodes, answer.peak
         if len(pieces) == 1:
