@@ -93,8 +93,14 @@ def count(memory: Buffers, scratch: Sequence[int], order: Sequence[int]) -> Foot
     return Footprints(tuple(stable), tuple(transient))
 
 
-def check_order(predecessors: Sequence[int], order: Sequence[int]) -> None:
-    """Raise OrderError if operators are missing or repeated, or stand before one they read from."""
+def check_order(
+    predecessors: Sequence[int], order: Sequence[int], names: Sequence[object] | None = None
+) -> None:
+    """Raise OrderError if operators are missing or repeated, or stand before one they read from.
+
+    The message has their numbers if they have no names.
+    """
+    names = range(len(predecessors)) if names is None else names
     if sorted(order) != list(range(len(predecessors))):
         raise OrderError(
             f"an order of this graph has each of its {len(predecessors)} operators once, "
@@ -104,7 +110,7 @@ def check_order(predecessors: Sequence[int], order: Sequence[int]) -> None:
     for operator in order:
         if missing := predecessors[operator] & ~done:
             raise OrderError(
-                f"operator {operator} stands before operator {next(bits(missing))}, "
+                f"operator {names[operator]} stands before operator {names[next(bits(missing))]}, "
                 "from which it reads"
             )
         done |= 1 << operator

@@ -17,11 +17,10 @@ from tests.program.arena.small_programs import (
 )
 from tests.random_units import Case, cases
 from tests.refusals import refused
-from tvm_ios.program.arena import planner
 from tvm_ios.program.arena.check import check_arena
 from tvm_ios.program.arena.lifetimes import lifetimes
-from tvm_ios.program.arena.planner import plan_memory
-from tvm_ios.program.arena.solver import solve
+from tvm_ios.program.arena.planner import plan_lifetimes, plan_memory
+from tvm_ios.program.arena.solver import SolverLimits, solve
 from tvm_ios.program.happens_before import RaceError
 from tvm_ios.program.lower import lower
 from tvm_ios.program.memory_plan import MemoryPlan, planned_buffers
@@ -35,7 +34,7 @@ few = examples(60)
 def test_plans_are_safe_and_optimal(program: Program) -> None:
     memory = plan_memory(program)
     check_arena(program, memory.plan)
-    assert memory.bound == heaviest(program) <= memory.plan.nbytes <= memory.unshared
+    assert heaviest(program) <= memory.bound == memory.plan.nbytes <= memory.unshared
     assert memory.unshared == sum(rounded(program, b) for b in planned_buffers(program))
     assert memory.proven
     assert memory.plan.nbytes == smallest_arena(program)
@@ -43,18 +42,34 @@ def test_plans_are_safe_and_optimal(program: Program) -> None:
 
 
 @few
-@given(programs(most_buffers=5), st.booleans(), st.sampled_from([0, 100_000]))
-def test_the_solvers_find_the_optimum(program: Program, bounded: bool, nodes: int) -> None:
+@given(
+    programs(most_buffers=5),
+    st.booleans(),
+    st.sampled_from([SolverLimits(), SolverLimits(0), SolverLimits(seconds=30)]),
+)
+def test_the_solvers_find_the_optimum(
+    program: Program, bounded: bool, limits: SolverLimits
+) -> None:
     times = lifetimes(program)
     unshared = np.cumsum(times.sizes) - times.sizes
     bound = heaviest(program) if bounded else 0
-    offsets, proven = solve(times, times.conflicts(), unshared, bound, nodes, 3.0)
-    assert proven
-    assert (offsets + times.sizes).max() == smallest_arena(program)
+    offsets, least = solve(times, times.conflicts(), unshared, bound, limits)
+    assert (offsets + times.sizes).max() == smallest_arena(program) == least
     check_arena(program, _plan(program, dict(zip(times.buffers, offsets, strict=True))))
 
 
-def test_the_solver_improves_on_best_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+@few
+@given(programs(most_buffers=5), st.integers(1, 30))
+def test_a_capacity_is_kept_to_where_some_plan_fits(program: Program, blocks: int) -> None:
+    memory = plan_lifetimes(lifetimes(program), SolverLimits(seconds=30, enough=64 * blocks))
+    check_arena(program, memory.plan)
+    least = smallest_arena(program)
+    assert memory.bound <= least
+    assert (memory.plan.nbytes <= 64 * blocks) == (least <= 64 * blocks)
+    assert least <= 64 * blocks or memory.bound > 64 * blocks
+
+
+def test_the_solver_improves_on_best_fit() -> None:
     """First and last step, and size in blocks: best-fit needs 7 blocks in every order, not 6."""
     lives = [(5, 6, 3), (0, 2, 3), (3, 6, 1), (2, 5, 1), (2, 3, 2)]
     buffers = tuple(
@@ -68,9 +83,7 @@ def test_the_solver_improves_on_best_fit(monkeypatch: pytest.MonkeyPatch) -> Non
     program = Program((lane,), ("k",), buffers, ("u",))
     memory = plan_memory(program)
     assert (memory.plan.nbytes, memory.bound, memory.proven) == (6 * 64, 6 * 64, True)
-    monkeypatch.setattr(planner, "SEARCH_NODES", 0)
-    monkeypatch.setattr(planner, "SOLVER_LIMIT", 0.0)
-    hurried = plan_memory(program)
+    hurried = plan_lifetimes(lifetimes(program), SolverLimits(0, 0.0))
     assert (hurried.plan.nbytes, hurried.bound, hurried.proven) == (7 * 64, 6 * 64, False)
     check_arena(program, hurried.plan)
 

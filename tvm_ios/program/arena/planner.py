@@ -13,13 +13,9 @@ from tvm_ios.program.arena.bound import heaviest_antichain, sweep
 from tvm_ios.program.arena.lane_regions import plan_lane_regions
 from tvm_ios.program.arena.lifetimes import Lifetimes, lifetimes
 from tvm_ios.program.arena.open_plan import OpenMemoryPlan, plan_open
-from tvm_ios.program.arena.solver import solve
+from tvm_ios.program.arena.solver import REPEATABLE, SolverLimits, solve
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Program
-
-#: Limits where best-fit is not proven: nodes of the search, and then CP-SAT's deterministic time,
-#: about seconds.
-SEARCH_NODES, SOLVER_LIMIT = 1_000_000, 3.0
 
 
 @dataclass(frozen=True)
@@ -78,16 +74,18 @@ def plan_open_memory(program: Program) -> PlannedMemory:
     return PlannedMemory(plan, bound, plan.nbytes == bound, unshared, open_plan=opened)
 
 
-def plan_lifetimes(times: Lifetimes) -> PlannedMemory:
+def plan_lifetimes(times: Lifetimes, limits: SolverLimits = REPEATABLE) -> PlannedMemory:
     """Plan one arena from known lifetimes, as :func:`plan_memory` does."""
     sizes, conflicts = times.sizes, times.conflicts()
     bound = sweep(times)
-    best = _best_fit(times, conflicts, bound)
-    if _nbytes(sizes, best) != bound:
-        bound = int(sizes[list(heaviest_antichain(times))].sum())
+    best = _best_fit(times, conflicts, max(bound, limits.enough))
+    if _nbytes(sizes, best) > max(bound, limits.enough):
+        # In one lane, buffers that conflict pairwise live at once.
+        if len(times.last) > 1:
+            bound = int(sizes[list(heaviest_antichain(times))].sum())
+        if _nbytes(sizes, best) > bound and not bound > limits.enough > 0:
+            best, bound = solve(times, conflicts, best, bound, limits)
     proven = _nbytes(sizes, best) == bound
-    if not proven:
-        best, proven = solve(times, conflicts, best, bound, SEARCH_NODES, SOLVER_LIMIT)
     return PlannedMemory(_plan(times, best), bound, proven, int(sizes.sum()))
 
 
@@ -104,7 +102,7 @@ def _best_fit(times: Lifetimes, conflicts: Sequence[Array], bound: int) -> Array
     best = np.zeros(0, np.int64)
     for offsets in placements(times, conflicts):
         best = min(best, offsets, key=lambda o: _nbytes(times.sizes, o)) if len(best) else offsets
-        if _nbytes(times.sizes, best) == bound:
+        if _nbytes(times.sizes, best) <= bound:
             break
     return best
 

@@ -7,22 +7,51 @@ of the lower bound, if there is one. Where the least arena is larger, constraint
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
-from math import gcd
+from dataclasses import dataclass
+from math import gcd, inf
 
 import numpy as np
 
 from tvm_ios.files.array_files import Array
 from tvm_ios.program.arena.lifetimes import Lifetimes
-from tvm_ios.program.program import ALIGNMENT
 from tvm_ios.solvers.cp_sat import solve_by_cp_sat
 from tvm_ios.solvers.placing import Placing, PlacingSearch
 
 #: With more conflicts the search takes long to prepare; with more than the second number CP-SAT
 #: finds nothing in some seconds.
 _MOST_CONFLICTS, _MOST_OF_CP_SAT = 1_000_000, 30_000
-#: The fewest nodes that a capacity gets.
-_FEWEST_NODES = 1000
+#: The fewest nodes that a capacity gets, and more than any search looks at.
+_FEWEST_NODES, _MOST_NODES = 1000, 1 << 62
+#: The share of the time by the clock that the search gets before CP-SAT.
+_SHARE = 0.7
+
+
+@dataclass(frozen=True)
+class SolverLimits:
+    """The ends of a search: by itself without a clock, so that every machine finds the same plan.
+
+    Attributes
+    ----------
+    nodes
+        The nodes that the search of given capacities looks at, at most.
+    deterministic
+        CP-SAT's deterministic time, about seconds.
+    seconds
+        If not None, the time by the clock for both instead.
+    enough
+        Bytes that are few enough: no smaller arena is searched.
+    """
+
+    nodes: int = 1_000_000
+    deterministic: float = 3.0
+    seconds: float | None = None
+    enough: int = 0
+
+
+#: The limits of programs' arenas, which are the same on every machine.
+REPEATABLE = SolverLimits()
 
 
 def solve(
@@ -30,65 +59,83 @@ def solve(
     conflicts: Sequence[Array],
     start: Array,
     bound: int,
-    nodes: int,
-    limit: float,
-) -> tuple[Array, bool]:
-    """Improve offsets until proven optimal or a limit is reached; return them and whether proven.
+    limits: SolverLimits,
+) -> tuple[Array, int]:
+    """Improve offsets until proven optimal or a limit is reached; return them and a lower bound.
 
     ``conflicts[b]`` are the buffers that may share no byte with b; ``start`` has offsets that are
-    possible, and ``bound`` is a lower bound of the arena. The search looks at so many ``nodes`` at
-    most, and ``limit`` is CP-SAT's deterministic time, about seconds: the same program gives the
-    same plan on every machine.
+    possible, and ``bound`` is a lower bound of the arena.
     """
+    until = inf if limits.seconds is None else time.perf_counter() + limits.seconds
     pairs = sum(map(len, conflicts)) // 2
     placed = np.flatnonzero(times.sizes)
     best, least = start, max(bound, int(times.sizes.max(initial=0)))
+    unit = gcd(*map(int, times.sizes[placed]), *map(int, start[placed]))
     if pairs <= _MOST_CONFLICTS and len(placed):
         number = np.full(len(times.sizes), -1)
         number[placed] = np.arange(len(placed))
         near = [number[conflicts[buffer]] for buffer in map(int, placed)]
-        unit = gcd(*map(int, times.sizes[placed]))
         lived = (times.last_step - times.first_step + 1)[placed]
         placing = Placing(times.sizes[placed] // unit, lived, near, list(cliques(near)))
-        offsets, least = _searched(placing, start[placed] // unit, -(-bound // unit), nodes)
+        first, least, enough = start[placed] // unit, -(-least // unit), limits.enough // unit
+        offsets, least = _searched(placing, first, least, enough, limits)
         best, least = start.copy(), least * unit
         best[placed] = offsets * unit
-    proven = int((best + times.sizes).max(initial=0)) == least
-    if proven or pairs > _MOST_OF_CP_SAT:
-        return best, proven
-    return _by_cp_sat(times.sizes, conflicts, best, least, limit)
+    nbytes = int((best + times.sizes).max(initial=0))
+    if nbytes <= max(least, limits.enough) or least > limits.enough > 0:
+        return best, least
+    limit = ("max_deterministic_time", limits.deterministic)
+    if limits.seconds is not None:
+        limit = ("max_time_in_seconds", until - time.perf_counter())
+    if pairs > _MOST_OF_CP_SAT or limit[1] <= 0:
+        return best, least
+    return _by_cp_sat(times.sizes, conflicts, best, least, unit, limit)
 
 
-def _searched(placing: Placing, start: Array, least: int, nodes: int) -> tuple[Array, int]:
+def _searched(
+    placing: Placing, start: Array, least: int, enough: int, limits: SolverLimits
+) -> tuple[Array, int]:
     """Return the offsets that the search improves to, and a lower bound of their arena."""
     search, best = PlacingSearch(placing), start
+    nodes, until = limits.nodes, inf
+    if limits.seconds is not None:
+        # The rest is CP-SAT's.
+        nodes, until = _MOST_NODES, time.perf_counter() + limits.seconds * _SHARE
     most = int((start + placing.sizes).max())
     # Below this, nothing was found; the bound itself is often met.
-    passed = capacity = least
-    while passed < most and nodes > 0:
-        result = search.within(capacity, max(nodes // 2, _FEWEST_NODES))
+    passed = capacity = max(least, enough)
+    while passed < most and nodes > 0 and (left := until - time.perf_counter()) > 0:
+        # A capacity that is few enough is the only one.
+        share = 1 if enough else 2
+        result = search.within(capacity, max(nodes // share, _FEWEST_NODES), min(left / share, 1e9))
         nodes -= result.nodes
         if result.offsets is not None:
             best, most = result.offsets, int((result.offsets + placing.sizes).max())
         else:
             passed = capacity + 1
             least = passed if result.none else least
+        if enough:
+            break
         capacity = (passed + most) // 2
     return best, least
 
 
 def _by_cp_sat(
-    sizes: Array, conflicts: Sequence[Array], start: Array, bound: int, limit: float
-) -> tuple[Array, bool]:
+    sizes: Array,
+    conflicts: Sequence[Array],
+    start: Array,
+    bound: int,
+    unit: int,
+    limit: tuple[str, float],
+) -> tuple[Array, int]:
     # It takes a moment to import, and most plans need no solver.
     from ortools.sat.python import cp_model
 
-    # In units of the alignment.
-    length = (sizes // ALIGNMENT).tolist()
-    total = int((start + sizes).max()) // ALIGNMENT
-    first = (start // ALIGNMENT).tolist()
+    length = (sizes // unit).tolist()
+    total = int((start + sizes).max()) // unit
+    first = (start // unit).tolist()
     model = cp_model.CpModel()
-    top = model.new_int_var(bound // ALIGNMENT, total, "top")
+    top = model.new_int_var(-(-bound // unit), total, "top")
     offsets = [model.new_int_var(0, total - size, f"{i}") for i, size in enumerate(length)]
     intervals = [
         model.new_fixed_size_interval_var(offset, size, f"bytes {i}")
@@ -107,12 +154,12 @@ def _by_cp_sat(
         model.add_hint(offset, value)
     model.add_hint(top, total)
     model.minimize(top)
-    solved = solve_by_cp_sat(model, "max_deterministic_time", limit)
+    solved = solve_by_cp_sat(model, *limit)
     if solved is None:
-        return start, False
-    solver, proven = solved
-    solution = [solver.value(offset) * ALIGNMENT for offset in offsets]
-    return np.asarray(solution, np.int64), proven
+        return start, bound
+    solver, _ = solved
+    solution = [solver.value(offset) * unit for offset in offsets]
+    return np.asarray(solution, np.int64), round(solver.best_objective_bound) * unit
 
 
 def cliques(conflicts: Sequence[Array]) -> Iterator[list[int]]:
