@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd, inf
 
 import numpy as np
@@ -48,6 +48,12 @@ class SolverLimits:
     deterministic: float = 3.0
     seconds: float | None = None
     enough: int = 0
+
+    def ending(self, until: float) -> SolverLimits:
+        """Return the limits with what is left of the time until ``until``, if they have one."""
+        if self.seconds is None:
+            return self
+        return replace(self, seconds=max(0.0, until - time.perf_counter()))
 
 
 #: The limits of programs' arenas, which are the same on every machine.
