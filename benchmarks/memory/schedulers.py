@@ -21,6 +21,7 @@ from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.memory.comparison import compare_schedulers
 from tvm_ios.memory.footprint import Counting
 from tvm_ios.memory.operators import with_activations, with_biases
+from tvm_ios.memory.problem import memory_problem
 from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
 from tvm_ios.zoo import MEMORY_NETWORKS
 
@@ -84,7 +85,7 @@ def measured(operators: OpGraph, names: list[str], limit: float) -> Iterator[dic
     graph = with_biases(operators)
     for in_place, fused in ((False, False), (True, False), (False, True)):
         graph = with_activations(operators) if fused else graph
-        for row in compare_schedulers(graph, Counting(in_place), names, limit):
+        for row in compare_schedulers(memory_problem(graph, Counting(in_place)), names, limit):
             ordered = row.ordered
             yield {
                 "model": graph.name,

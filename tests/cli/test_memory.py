@@ -98,6 +98,67 @@ def test_a_budget_holds_or_is_refused_with_what_is_lacking() -> None:
     outcome.refuses("10.0 KiB", "no order", "less than")
 
 
+def test_a_model_is_written_with_its_nodes_in_the_best_order(tmp_path: Path) -> None:
+    path = tmp_path / "reordered.onnx"
+    outcome = tvm_ios("memory", MODEL, "-o", path, "--budget", "1M")
+    assert "as written" in outcome.stdout
+    assert f"wrote {path}" in outcome.stdout
+    assert "leaves" in outcome.stdout
+    own, best = tvm_ios("memory", MODEL, "-o", path, "--json").json["schedulers"]
+    assert (own["name"], best["name"], best["proof"]) == ("as written", "optimal", True)
+    again = tvm_ios("memory", path, "-o", path, "--json").json
+    assert again["best"] == "as written"
+    assert again["schedulers"][0]["peak_kib"] == best["peak_kib"] < own["peak_kib"]
+
+
+def test_a_rewritten_model_is_written_where_it_needs_less(tmp_path: Path) -> None:
+    path = tmp_path / "rewritten.onnx"
+    result = tvm_ios("memory", "unet", "--rewrite", "-o", path, "--json").json
+    assert (result["rewritten_convolutions"], result["more_additions"]) == (4, 245_760)
+    (row,) = (row for row in result["schedulers"] if row["name"] == "optimal")
+    assert (row["peak_kib"], row["peak_before_rewriting_kib"]) == (1536, 2048)
+    assert "4 convolutions rewritten" in tvm_ios("memory", "unet", "--rewrite", "-o", path).stdout
+    kept = tvm_ios("memory", "several_outputs", "--rewrite", "-o", path)
+    assert "nothing was rewritten" in kept.stdout
+
+
+def test_buffers_are_placed_in_banks(tmp_path: Path) -> None:
+    path = tmp_path / "buffers.csv"
+    banks = ("--bank", "sram=64K:1", "--bank", "dram=:10", "-o", path)
+    result = tvm_ios("memory", MODEL, *banks, "--json").json["placed"]
+    sram, dram = result["banks"]
+    assert (sram["name"], sram["capacity"], dram["capacity"]) == ("sram", 65536, None)
+    assert 0 < sram["bytes"] <= 65536
+    assert dram["bytes"] > 0
+    assert result["cost_bound"] <= result["cost"]
+    table = tvm_ios("memory", path, *banks[:-2]).stdout
+    assert all(word in table for word in ("sram", "65,536", "dram", "units of time"))
+    assert tvm_ios("memory", path, *banks[:-2], "--json").json["buffers"] > 50
+    placed = tvm_ios("memory", path, "--capacity", "1MiB", "--json").json
+    assert placed["banks"][0]["bytes"] <= 1 << 20
+    tvm_ios("memory", path, "--capacity", "1K").refuses("1,024 bytes", "no placement")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("buffers.csv", "--in-place"), ("--in-place", "a table has buffers only")),
+        ((MODEL, "-o", "x.txt"), ("x.txt", ".onnx")),
+        ((MODEL, "-o", "x.onnx", "--units"), ("--units", "file itself")),
+        ((MODEL, "--alignment", 8), ("--alignment", "--bank")),
+        ((MODEL, "--bank", "sram=1K", "--budget", "1K"), ("--budget", "its own")),
+        ((MODEL, "--bank", "=1K"), ("--bank", "is no bank")),
+        ((MODEL, "--bank", "sram=much"), ("--bank", "much")),
+    ],
+)
+def test_what_does_not_fit_together_is_a_wrong_use(
+    arguments: tuple[object, ...], words: tuple[str, ...]
+) -> None:
+    outcome = tvm_ios("memory", *arguments)
+    assert outcome.code == 2
+    assert all(word in outcome.stderr for word in words)
+
+
 @pytest.mark.parametrize("command", ["memory", "schedule"])
 def test_what_is_no_budget_is_a_wrong_use(command: str) -> None:
     option = "--budget" if command == "memory" else "--memory-budget"

@@ -153,10 +153,10 @@ def test_nodes_in_any_order_are_ordered() -> None:
     assert (found.order, found.peak, found.proven) == ((1, 2, 0, 3), 54, True)
     assert graph.peak(found.order) == 54
     assert graph.lifetimes(found.order) == (
-        Buffer("x", 0, 3, 4),
-        Buffer("a", 0, 3, 40),
-        Buffer("c", 2, 4, 4),
-        Buffer("wide.scratch", 0, 1, 10),
+        Buffer("x", 0, 3, 4, traffic=16),
+        Buffer("a", 0, 3, 40, traffic=80),
+        Buffer("c", 2, 4, 4, traffic=12),
+        Buffer("wide.scratch", 0, 1, 10, traffic=20),
     )
     assert plan(graph.lifetimes(found.order)).banks[0].nbytes == 54
 
@@ -173,9 +173,9 @@ def test_views_lie_in_other_tensors() -> None:
     views = {"a": "c", "b": "c", "v": "c"}
     graph = TensorGraph(nodes, sizes, ["y"], views)
     assert graph.lifetimes(range(5)) == (
-        Buffer("x", 0, 2, 2),
-        Buffer("c", 0, 5, 6),
-        Buffer("y", 4, 5, 1),
+        Buffer("x", 0, 2, 2, traffic=4),
+        Buffer("c", 0, 5, 6, traffic=24),
+        Buffer("y", 4, 5, 1, traffic=1),
     )
     assert order(graph).peak == 8
     assert order(TensorGraph(nodes, {**sizes, "v": 6}, ["y"])).peak == 12

@@ -117,7 +117,10 @@ class BankChoice:
         for together in self.intervals.needed_together():
             for bank, load in enumerate(loads):
                 if load is not None:
-                    model.add(sum(sizes[b] * lies[b][bank] for b in together.tolist()) <= load)
+                    terms: Any = [
+                        sizes[buffer] * lies[buffer][bank] for buffer in map(int, together)
+                    ]
+                    model.add(sum(terms) <= load)
         least = min(self.costs)
         per_byte = [int(_SCALE * cost / least) for cost in self.costs]
         model.minimize(

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.memory.arena import plan_order
-from tvm_ios.memory.footprint import Counting, Footprints
+from tvm_ios.memory.footprint import Footprints
 from tvm_ios.memory.options import DEFAULT, SchedulerOptions
 from tvm_ios.memory.orders import MemoryOrder
-from tvm_ios.memory.problem import memory_problem
+from tvm_ios.memory.problem import MemoryProblem
 from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
 from tvm_ios.program.arena.planner import PlannedMemory
 from tvm_ios.progress import Progress
@@ -27,26 +26,29 @@ class ScheduledMemory:
 
 
 def compare_schedulers(
-    graph: OpGraph,
-    counting: Counting,
+    problem: MemoryProblem,
     names: Sequence[str],
     time_limit: float,
     progress: Progress | None = None,
     options: SchedulerOptions = DEFAULT,
 ) -> tuple[ScheduledMemory, ...]:
-    """Run the named memory schedulers on a graph, each for ``time_limit`` seconds.
+    """Run the named memory schedulers on a problem, each for ``time_limit`` seconds.
 
     Call ``progress`` after each.
     """
-    problem = memory_problem(graph, counting)
     rows: list[ScheduledMemory] = []
     for done, name in enumerate(names, start=1):
         ordered = MEMORY_SCHEDULERS[name](problem, time_limit, options)
-        footprints = problem.footprints(ordered.order)
-        rows.append(ScheduledMemory(name, ordered, footprints, plan_order(problem, ordered.order)))
+        rows.append(scheduled(problem, name, ordered))
         if progress is not None:
             progress("memory schedulers", done, len(names))
     return tuple(rows)
+
+
+def scheduled(problem: MemoryProblem, name: str, ordered: MemoryOrder) -> ScheduledMemory:
+    """Return the row of an order that ``name`` found."""
+    footprints = problem.footprints(ordered.order)
+    return ScheduledMemory(name, ordered, footprints, plan_order(problem, ordered.order))
 
 
 def best_of(rows: Sequence[ScheduledMemory]) -> ScheduledMemory:

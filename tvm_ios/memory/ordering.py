@@ -159,13 +159,23 @@ class TensorGraph:
     def lifetimes(self, order: Sequence[int]) -> tuple[Buffer, ...]:
         """Return the buffers of an order of nodes; raise OrderError if it is none of the graph.
 
-        A result that is written over an input has no buffer of its own.
+        A result that is written over an input has no buffer of its own. The traffic of each is
+        counted as if nodes read and wrote each of their tensors once.
         """
         blocks = blocks_of(self.problem, self._checked(order))
-        scratch = [f"{self._nodes[n].name}.scratch" for n in self._sorted if self._nodes[n].scratch]
-        names = [*self._buffers, *scratch]
+        number = {tensor: block for block, tensor in enumerate(self._buffers)}
+        names, traffic = list(self._buffers), [0] * len(blocks.homes)
+        for node in map(self._nodes.__getitem__, self._sorted):
+            for tensor in (*node.inputs, *node.outputs):
+                if (home := self._home(tensor)) in number:
+                    traffic[blocks.homes[number[home]]] += self._sizes.get(tensor, 0)
+            if node.scratch:
+                traffic[len(names)] += 2 * node.scratch
+                names.append(f"{node.name}.scratch")
         return tuple(
-            Buffer(names[b], blocks.first[b], blocks.last[b] + 1, blocks.sizes[b])
+            Buffer(
+                names[b], blocks.first[b], blocks.last[b] + 1, blocks.sizes[b], traffic=traffic[b]
+            )
             for b in blocks.distinct
         )
 

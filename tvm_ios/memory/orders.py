@@ -49,6 +49,13 @@ def reverse_post_order(graph: Precedence, begin: Direction = "inputs") -> tuple[
     return tuple(_post_order(graph.successors, graph.predecessors))
 
 
+def as_given(problem: MemoryProblem) -> MemoryOrder:
+    """Return the operators in the order of their numbers."""
+    order = tuple(range(len(problem)))
+    peak, bound = problem.footprints(order).peak, largest_need(problem)
+    return MemoryOrder(order, peak, bound, peak == bound, 0.0, len(order), len(order))
+
+
 def _post_order(behind: Sequence[int], ahead: Sequence[int]) -> list[int]:
     """Return the post-order of a depth-first search from the nodes without any ``behind``."""
     left: list[int] = []

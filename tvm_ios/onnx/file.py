@@ -30,7 +30,7 @@ def read_onnx(path: Path) -> Any:
     Raise ModelError if the file is not a valid model, a file of weights is missing or lies outside
     the model's folder, or an operator is unknown.
     """
-    model = _without_weights(path)
+    model = read_without_weights(path)
     if not model.graph.node and not model.graph.output:
         raise ModelError(f"{path} is not a valid ONNX model: it holds no graph")
     _require_known_operators(path, model)
@@ -53,7 +53,7 @@ def weight_files(path: Path) -> tuple[str, ...]:
 
     Raise as :func:`read_onnx`.
     """
-    model = _without_weights(path)
+    model = read_without_weights(path)
     locations = {entries.get("location", "") for _, entries in _external(model)}
     return tuple(sorted(locations - {""}))
 
@@ -66,7 +66,7 @@ def input_shapes(model: Any) -> dict[str, list[int]]:
     }
 
 
-def _without_weights(path: Path) -> Any:
+def read_without_weights(path: Path) -> Any:
     """Load the model of a file without the weights that lie in other files."""
     if path.is_dir():
         raise ModelError(f"{path} is not a valid ONNX model: it is a folder")

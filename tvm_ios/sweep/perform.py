@@ -16,8 +16,8 @@ from tvm_ios.errors import SearchError, UserError
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graphturbo.instance_memory import schedule_peak
 from tvm_ios.memory.comparison import compare_schedulers
-from tvm_ios.memory.footprint import Counting
 from tvm_ios.memory.operators import with_biases
+from tvm_ios.memory.problem import memory_problem
 from tvm_ios.progress import silent
 from tvm_ios.rammer.wavefront import with_placements
 from tvm_ios.schedule.first_difference import describe
@@ -103,7 +103,7 @@ def _memory(
 ) -> dict[str, Any]:
     graph = with_biases(operators_and_tail(source_of(content, files))[0])
     name, limit = content["scheduler"], content["time_limit"]
-    (row,) = compare_schedulers(graph, Counting(), (name,), limit)
+    (row,) = compare_schedulers(memory_problem(graph), (name,), limit)
     return {
         "graph_batch": graph.batch,
         "units": len(graph),

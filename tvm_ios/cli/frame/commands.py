@@ -23,7 +23,7 @@ SUMMARIES: Mapping[str, str] = MappingProxyType(
         "info": "Say what an executable is: inputs, outputs, target, lanes, versions, files.",
         "pick": "Show which program of a deployment would be taken, and why.",
         "prune": "Remove programs of a deployment.",
-        "memory": "Order the operators of a model for the least peak memory.",
+        "memory": "Order the operators of a model for the least peak memory, or place buffers.",
         "explain": "Say what bounds an executable, block by block, and what would help.",
         "report": "Show an executable, or what a bundle found, on a page of HTML.",
         "trace": "Write a run of an executable as a trace that Perfetto shows.",

@@ -1,0 +1,149 @@
+"""``tvm-ios memory`` with a file of buffers, or with the nodes of a model's own file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+
+from tvm_ios.cli.frame.output import (
+    Reporting,
+    console,
+    counted,
+    print_json,
+    progress_bars,
+    tell_tail,
+)
+from tvm_ios.cli.options.memory import Memories
+from tvm_ios.cli.options.values import wrong_use
+from tvm_ios.cli.tables.memory import OrderedModel, placed_json, show_placed
+from tvm_ios.memory.comparison import ScheduledMemory, compare_schedulers, scheduled
+from tvm_ios.memory.fitting import require_fit
+from tvm_ios.memory.formats.buffer_table import BufferTable
+from tvm_ios.memory.options import SchedulerOptions
+from tvm_ios.memory.orders import as_given
+from tvm_ios.memory.planning import plan
+from tvm_ios.memory.problem import MemoryProblem
+from tvm_ios.models.source import ModelSource
+from tvm_ios.program.program import ALIGNMENT
+
+if TYPE_CHECKING:
+    from tvm_ios.memory.formats.onnx_model import WrittenModel
+
+
+@dataclass(frozen=True)
+class Search:
+    """The schedulers that search, each for ``time_limit`` seconds."""
+
+    names: Sequence[str]
+    time_limit: float
+    options: SchedulerOptions
+
+    def rows(self, problem: MemoryProblem) -> tuple[ScheduledMemory, ...]:
+        """Return the order of each scheduler, and show how far they are."""
+        with progress_bars() as update:
+            return compare_schedulers(problem, self.names, self.time_limit, update, self.options)
+
+
+def place_table(path: Path, memories: Memories, time_limit: float, reporting: Reporting) -> None:
+    """Place the buffers of a table, and print and write where they lie."""
+    _require_suffix(memories.output, ".csv")
+    table = BufferTable.read(path)
+    alignment = memories.alignment or 1
+    placed = plan(table.buffers, memories.banks(), alignment=alignment, time_limit=time_limit)
+    if memories.output is not None:
+        table.write(memories.output, placed)
+    if reporting.as_json:
+        print_json({"buffers": len(table.buffers), **placed_json(placed)})
+        return
+    show_placed(path.name, placed)
+    _tell_written(memories.output)
+
+
+def order_nodes(
+    source: ModelSource,
+    search: Search,
+    memories: Memories,
+    reporting: Reporting,
+    *,
+    rewrite: bool = False,
+) -> OrderedModel:
+    """Order the nodes of an ONNX file, and print and write the best order, or places in it.
+
+    The order of the file is kept if none needs less; with ``rewrite``, so are its nodes if the
+    rewritten ones need no less.
+    """
+    from tvm_ios.memory.formats.onnx_model import WrittenModel
+
+    output = memories.output
+    suffix = _require_suffix(output, ".onnx", ".csv")
+    banks = memories.banks()
+    model = WrittenModel.read(source)
+    unknown = counted(len(model.unknown), "value")
+    tail = f"{unknown} of sizes that depend on the data count as nothing" if model.unknown else None
+    tell_tail(tail)
+    ordered = _ordered(model, search)
+    rewritten = model.rewritten() if rewrite else None
+    if rewritten is not None:
+        after = _ordered(rewritten.model, search)
+        if after.best.arena.plan.nbytes < ordered.best.arena.plan.nbytes:
+            ordered, model = replace(after, before=ordered.rows), rewritten.model
+        else:
+            rewritten = replace(rewritten, convolutions=0, additions=0)
+    best = ordered.best
+    bound = max(row.ordered.bound for row in ordered.rows)
+    require_fit(source.name, best.arena, bound, memories.allowed)
+    order = model.graph.unsorted(best.ordered.order)
+    placed = None
+    if memories.bank or suffix == ".csv":
+        table = BufferTable.of(model.graph.lifetimes(order))
+        alignment = memories.alignment or ALIGNMENT
+        placed = plan(table.buffers, banks, alignment=alignment, time_limit=search.time_limit)
+        if output is not None and suffix == ".csv":
+            table.write(output, placed)
+    if output is not None and suffix == ".onnx":
+        model.write(output, order)
+    if reporting.as_json:
+        document = ordered.to_json()
+        if placed is not None:
+            document["placed"] = placed_json(placed)
+        if rewritten is not None:
+            document["rewritten_convolutions"] = rewritten.convolutions
+            document["more_additions"] = rewritten.additions
+        print_json({**document, "tail": tail})
+        return ordered
+    ordered.show(memories.allowed)
+    if rewritten is not None:
+        sums = counted(rewritten.additions, "more addition")
+        done = f"{counted(rewritten.convolutions, 'convolution')} rewritten, which take {sums}"
+        kept = "nothing was rewritten, as it would not need less"
+        console().print(done if rewritten.convolutions else kept)
+    if placed is not None:
+        show_placed(source.name, placed)
+    _tell_written(output)
+    return ordered
+
+
+def _ordered(model: WrittenModel, search: Search) -> OrderedModel:
+    """Return the orders of a model's nodes; the best is its own if none needs less."""
+    problem = model.graph.problem
+    own = scheduled(problem, "as written", as_given(problem))
+    rows = (own, *search.rows(problem))
+    best = min(rows, key=lambda row: (row.arena.plan.nbytes, row.ordered.peak))
+    return OrderedModel(model.source.name, [node.name for node in model.nodes], rows, best)
+
+
+def _require_suffix(output: Path | None, *allowed: str) -> str:
+    """Return the suffix of the file to write, or raise a wrong use; nothing without a file."""
+    suffix = "" if output is None else output.suffix
+    if output is not None and suffix not in allowed:
+        raise wrong_use("--output", f"{output} is none of {', '.join(allowed)}")
+    return suffix
+
+
+def _tell_written(output: Path | None) -> None:
+    if output is not None:
+        console().print(f"wrote {escape(str(output))}", highlight=False, soft_wrap=True)

@@ -1,0 +1,1 @@
+"""Files of models and buffers that are read, ordered, placed and written."""
