@@ -84,6 +84,11 @@ def plan_order(
     return plan_intervals(np.asarray(distinct, np.int64), sizes, first, last + 1, ALIGNMENT, limits)
 
 
+def aligned(nbytes: int) -> int:
+    """Return bytes rounded up to a multiple of 64: no arena of such a peak is smaller."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
 def plan_intervals(
     numbers: Array,
     sizes: Array,

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvm_ios.memory.arena import plan_order
 from tvm_ios.memory.footprint import Footprints
 from tvm_ios.memory.options import DEFAULT, SchedulerOptions
+from tvm_ios.memory.order_for_arena import order_for_arena
 from tvm_ios.memory.orders import MemoryOrder
 from tvm_ios.memory.problem import MemoryProblem
 from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
 from tvm_ios.program.arena.planner import PlannedMemory
+from tvm_ios.program.arena.solver import SolverLimits
 from tvm_ios.progress import Progress
+
+
+#: The scheduler whose order may be changed for the arena; those of the others are published.
+_OURS = "optimal"
+#: Seconds, at most, of placing an order, and of the search of one that can be placed in less.
+_PLACING, _REORDERING = 3.0, 5.0
 
 
 @dataclass(frozen=True, slots=True)
