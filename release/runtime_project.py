@@ -8,6 +8,7 @@ of its own: the same packages of the same version, which need only what runs exe
 from __future__ import annotations
 
 import tomllib
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +36,19 @@ def runtime_document(document: dict[str, Any]) -> dict[str, Any]:
     """
     project, runtime = document["project"], document["tool"]["tvm-ios"]["runtime"]
     text_by_name = {Requirement(text).name: text for text in project["dependencies"]}
-    if unknown := set(runtime["dependencies"]) - text_by_name.keys():
+    named = {*runtime["dependencies"], *chain(*runtime["extras"].values())}
+    if unknown := named - text_by_name.keys():
         raise ValueError(f"{', '.join(sorted(unknown))}: not among the project's dependencies")
     changed = {
         **project,
         "name": runtime["name"],
         "description": runtime["description"],
         "dependencies": [text_by_name[name] for name in runtime["dependencies"]],
+        "optional-dependencies": {
+            extra: [text_by_name[name] for name in names]
+            for extra, names in runtime["extras"].items()
+        },
     }
-    del changed["optional-dependencies"]
     # The backend of torch.compile compiles.
     del changed["entry-points"]
     tool = {name: table for name, table in document["tool"].items() if name in _TABLES}

@@ -260,6 +260,31 @@ def _interval(ratio: Any) -> str:
     return f"{ratio['median']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
 
 
+def _kib(nbytes: float) -> str:
+    return f"{nbytes / 1024:,.0f}"
+
+
+def _onnx_runtime() -> str:
+    lines = [("network", "as it came", "reordered", "fused", "fused, reordered", "ratio", "least peak")]
+    for row in _read("memory_onnx_runtime")["figures"]:
+        blocks = [row[way][0] for way in ("came", "reordered", "as_file", "optimised")]
+        proven = row["optimised_least"] == row["optimised_bound"]
+        least = f"{_kib(row['optimised_least'])}{'' if proven else ', not proven'}"
+        ratio = f"{blocks[-1] / blocks[0]:.2f}"
+        lines.append((f"`{row['model']}`", *map(_kib, blocks), ratio, least))
+    return _table(lines)
+
+
+def _tflite_micro() -> str:
+    lines = [("model", "tensors before", "after", "bound", "arena before", "after", "written")]
+    for row in _read("tflite_micro")["figures"]:
+        names = ("before", "after", "bound", "arena_before", "arena_after")
+        written = ["order"] * row["reordered"] + ["plan"] * row["plan_written"]
+        figures = (f"{row[f'{name}_bytes']:,}" for name in names)
+        lines.append((row["model"], *figures, ", ".join(written) or "nothing"))
+    return _table(lines)
+
+
 def _table(lines: list[tuple[str, ...]]) -> str:
     rows = [f"| {' | '.join(cells)} |" for cells in lines]
     rows.insert(1, "|" + "---|" * len(lines[0]))
@@ -281,6 +306,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "quantised": partial(_quantised, "quantised"),
         "quantised_intel": partial(_quantised, "quantised_intel"),
     },
+    "memory_planner.md": {"onnx_runtime": _onnx_runtime, "tflite_micro": _tflite_micro},
     "shapes.md": {"open_shapes": _open_shapes, "every_open_shape": _every_open_shape},
     "throughput.md": {"throughput": _throughput},
     "winograd.md": {

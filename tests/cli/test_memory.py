@@ -114,12 +114,16 @@ def test_a_model_is_written_with_its_nodes_in_the_best_order(tmp_path: Path) -> 
 def test_a_rewritten_model_is_written_where_it_needs_less(tmp_path: Path) -> None:
     path = tmp_path / "rewritten.onnx"
     result = tvm_ios("memory", "unet", "--rewrite", "-o", path, "--json").json
-    assert (result["rewritten_convolutions"], result["more_additions"]) == (4, 245_760)
+    (change,) = result["changes"]
+    assert (change["change"], change["places"]) == ("convolutions rewritten", 4)
+    assert 0 < change["more_work"] < 0.01
     (row,) = (row for row in result["schedulers"] if row["name"] == "optimal")
     assert (row["peak_kib"], row["peak_before_rewriting_kib"]) == (1536, 2048)
     assert "4 convolutions rewritten" in tvm_ios("memory", "unet", "--rewrite", "-o", path).stdout
     kept = tvm_ios("memory", "several_outputs", "--rewrite", "-o", path)
-    assert "nothing was rewritten" in kept.stdout
+    assert "no convolutions rewritten" in kept.stdout
+    in_bands = tvm_ios("memory", "squeezenet", "--rewrite", "--bands", "-o", path, "--json").json
+    assert [change["change"] for change in in_bands["changes"]] == ["parts in bands of rows"]
 
 
 def test_buffers_are_placed_in_banks(tmp_path: Path) -> None:
@@ -146,6 +150,7 @@ def test_buffers_are_placed_in_banks(tmp_path: Path) -> None:
         ((MODEL, "-o", "x.txt"), ("x.txt", ".onnx")),
         ((MODEL, "-o", "x.onnx", "--units"), ("--units", "file itself")),
         ((MODEL, "--alignment", 8), ("--alignment", "--bank")),
+        ((MODEL, "--bands"), ("--bands", "--output")),
         ((MODEL, "--bank", "sram=1K", "--budget", "1K"), ("--budget", "its own")),
         ((MODEL, "--bank", "=1K"), ("--bank", "is no bank")),
         ((MODEL, "--bank", "sram=much"), ("--bank", "much")),

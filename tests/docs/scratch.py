@@ -120,6 +120,16 @@ def _model(scratch: Scratch, path: Path) -> None:
     path.write_bytes(_network(*_IMAGE))
 
 
+def _buffers(scratch: Scratch, path: Path) -> None:
+    path.write_text("id,lower,upper,size\na,0,2,100\nb,1,3,200\nc,2,4,100\n")
+
+
+def _tiny_model(scratch: Scratch, path: Path) -> None:
+    from tests.memory.tiny_models import inception
+
+    path.write_bytes(inception())
+
+
 def _recogniser(scratch: Scratch, path: Path) -> None:
     path.write_bytes(_network("n", 3, 48, "width"))
 
@@ -176,6 +186,9 @@ def _longest_path(scratch: Scratch, path: Path) -> None:
 #: What commands and Python take as given, by its name; files are made when a line names them first.
 GIVEN: Mapping[str, Callable[[Scratch, Path], None]] = {
     "model.onnx": _model,
+    "fused.onnx": _model,
+    "model.tflite": _tiny_model,
+    "buffers.csv": _buffers,
     "recogniser.onnx": _recogniser,
     "x.npz": _inputs,
     "x.npy": _inputs,

@@ -45,6 +45,9 @@ def test_the_runtime_is_the_same_with_fewer_requirements(document: dict[str, Any
     names = {Requirement(text).name for text in theirs["dependencies"]}
     assert {"apache-tvm-ffi", "numpy"} <= names
     assert names.isdisjoint({"apache-tvm", "onnx", "ortools", "networkx"})
+    extras = theirs["optional-dependencies"]
+    assert set(extras["memory"]) < set(ours["dependencies"])
+    assert list(extras) == ["memory"]
     assert runtime["build-system"] == document["build-system"]
     for tool in ("scikit-build", "cibuildwheel"):
         assert runtime["tool"][tool] == document["tool"][tool]

@@ -125,6 +125,23 @@ def test_the_runtime_serves_a_range_of_shapes(runtime: Environment, tmp_path: Pa
                 np.testing.assert_array_equal(results["result"], expected(image(rows)))
 
 
+def test_memory_is_planned_without_tvm(
+    wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("planner")
+    planner = Environment(folder)
+    planner.install(f"{wheels['tvm_ios_runtime']}[memory]")
+    assert planner("python", "-c", "import importlib.util as u; print(u.find_spec('tvm'))") == "None\n"
+    saved = folder / "reordered.onnx"
+    told = json.loads(planner("tvm-ios", "memory", "nasnet_cell", "-o", saved, "--json"))
+    assert told["best"] == "optimal"
+    buffers = folder / "buffers.csv"
+    banks = ("--bank", "sram=64K:1", "--bank", "dram=:10")
+    planner("tvm-ios", "memory", saved, "-o", buffers)
+    placed = json.loads(planner("tvm-ios", "memory", buffers, *banks, "--json"))
+    assert placed["cost"] >= placed["cost_bound"] > 0
+
+
 def test_the_doctor_knows_what_the_runtime_is_for(runtime: Environment) -> None:
     checks = runtime.doctor()
     assert "runs, times and explains" in checks["tvm-ios-runtime"]["detail"]

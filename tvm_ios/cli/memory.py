@@ -27,6 +27,7 @@ PAGE = HelpPage(
         "tvm-ios memory hrnet_w32_256 --scheduler rpo,optimal --fuse-activations --plot memory.svg",
         "tvm-ios memory model.onnx -o reordered.onnx",
         "tvm-ios memory model.onnx --bank sram=512K:1 --bank dram=:10 -o buffers.csv",
+        "tvm-ios memory model.tflite -o planned.tflite",
         "tvm-ios memory buffers.csv --capacity 1MiB -o placed.csv",
     ),
     "`tvm-ios schedule --memory-budget` finds the fastest schedule that fits.",
@@ -38,8 +39,8 @@ def memory(
     model: Annotated[
         str,
         typer.Argument(
-            help="A zoo name, an .onnx or .pt2 file, a TVM module saved as .json, or a table of "
-            "buffers (.csv).",
+            help="A zoo name, an .onnx, .pt2 or .tflite file, a TVM module saved as .json, or a "
+            "table of buffers (.csv).",
             autocompletion=complete_model,
         ),
     ],
@@ -73,6 +74,14 @@ def memory(
         bool,
         panels.search("--rewrite", help="First split what convolves a concatenation (SERENITY)."),
     ] = False,
+    bands: Annotated[
+        bool,
+        panels.search(
+            "--bands",
+            help="With --output: compute parts of the model in bands of rows, with more arithmetic "
+            "at their borders, where that needs less.",
+        ),
+    ] = False,
     time_limit: Annotated[
         float, panels.limits(min=0.0, help="Seconds of each scheduler, and of placing, at most.")
     ] = 30.0,
@@ -92,6 +101,7 @@ def memory(
     results lie in the memory of what they read, as in most runtimes.
     """
     from tvm_ios.cli.memory_files import Search, order_nodes, place_table
+    from tvm_ios.cli.memory_tflite import plan_model
     from tvm_ios.memory.footprint import Counting
     from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
     from tvm_ios.models.source import ModelSource
@@ -116,17 +126,31 @@ def memory(
             "--in-place": in_place,
             "--plot": plot,
             "--rewrite": rewrite,
+            "--bands": bands,
         }
         refuse("a table has buffers only: leave it out", {**unfit, **of_graphs, "--shape": shape})
         place_table(Path(model), memories, time_limit, reporting)
+        return
+    if Path(model).suffix == ".tflite":
+        unfit = {"--plot": plot, "--rewrite": rewrite, "--bands": bands, "--batch": batch}
+        refuse("a .tflite file is planned as it is", {**unfit, **of_graphs, "--shape": shape})
+        plan_model(
+            Path(model),
+            memories,
+            ("optimal",) if scheduler is None else names,
+            reporting,
+            time_limit=time_limit,
+            in_place=in_place,
+        )
         return
     search = Search(names, time_limit, ilp.options(names))
     source = ModelSource(model, shapes=input_shapes(shape), batch=batch)
     if own_nodes:
         refuse("the nodes of the file itself are ordered: leave it out", of_graphs)
-        ordered = order_nodes(source, search, memories, reporting, rewrite=rewrite)
+        ordered = order_nodes(source, search, memories, reporting, rewrite=rewrite, bands=bands)
     else:
-        refuse("it is of --bank and --output: add one", {"--alignment": memories.alignment})
+        of_nodes = {"--alignment": memories.alignment, "--bands": bands}
+        refuse("it is of --bank and --output: add one", of_nodes)
         if units:
             unfit = {"--rewrite": rewrite, "--fuse-activations": fuse_activations}
             refuse("units run as they are: leave out --units", unfit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ from tvm_ios.models.source import ModelSource
 from tvm_ios.program.program import ALIGNMENT
 
 if TYPE_CHECKING:
-    from tvm_ios.memory.formats.onnx_model import WrittenModel
+    from tvm_ios.memory.formats.onnx_model import RewrittenModel, WrittenModel
 
 
 @dataclass(frozen=True)
@@ -69,12 +70,13 @@ def order_nodes(
     memories: Memories,
     reporting: Reporting,
     *,
-    rewrite: bool = False,
+    rewrite: bool,
+    bands: bool,
 ) -> OrderedModel:
     """Order the nodes of an ONNX file, and print and write the best order, or places in it.
 
-    The order of the file is kept if none needs less; with ``rewrite``, so are its nodes if the
-    rewritten ones need no less.
+    The order of the file is kept if none needs less. With ``rewrite`` and ``bands`` the model is
+    changed where that needs less.
     """
     from tvm_ios.memory.formats.onnx_model import WrittenModel
 
@@ -85,14 +87,18 @@ def order_nodes(
     unknown = counted(len(model.unknown), "value")
     tail = f"{unknown} of sizes that depend on the data count as nothing" if model.unknown else None
     tell_tail(tail)
+    changes = {
+        "convolutions rewritten": model.rewritten if rewrite else None,
+        "parts in bands of rows": partial(model.banded, search.time_limit) if bands else None,
+    }
     ordered = _ordered(model, search)
-    rewritten = model.rewritten() if rewrite else None
-    if rewritten is not None:
-        after = _ordered(rewritten.model, search)
-        if after.best.arena.plan.nbytes < ordered.best.arena.plan.nbytes:
-            ordered, model = replace(after, before=ordered.rows), rewritten.model
-        else:
-            rewritten = replace(rewritten, convolutions=0, additions=0)
+    changed: dict[str, RewrittenModel] = {}
+    for name, change in ((name, change) for name, change in changes.items() if change is not None):
+        result = change()
+        after = _ordered(result.model, search)
+        if result.places and after.best.arena.plan.nbytes < ordered.best.arena.plan.nbytes:
+            ordered = replace(after, before=ordered.before or ordered.rows)
+            changed[name], model = result, result.model
     best = ordered.best
     bound = max(row.ordered.bound for row in ordered.rows)
     require_fit(source.name, best.arena, bound, memories.allowed)
@@ -110,17 +116,19 @@ def order_nodes(
         document = ordered.to_json()
         if placed is not None:
             document["placed"] = placed_json(placed)
-        if rewritten is not None:
-            document["rewritten_convolutions"] = rewritten.convolutions
-            document["more_additions"] = rewritten.additions
+        document["changes"] = [
+            {"change": name, "places": each.places, "more_work": each.more_work}
+            for name, each in changed.items()
+        ]
         print_json({**document, "tail": tail})
         return ordered
     ordered.show(memories.allowed)
-    if rewritten is not None:
-        sums = counted(rewritten.additions, "more addition")
-        done = f"{counted(rewritten.convolutions, 'convolution')} rewritten, which take {sums}"
-        kept = "nothing was rewritten, as it would not need less"
-        console().print(done if rewritten.convolutions else kept)
+    for name, change in changes.items():
+        if name in changed:
+            each = changed[name]
+            console().print(f"{each.places} {name}: {each.more_work:.1%} more arithmetic")
+        elif change is not None:
+            console().print(f"no {name}: the model would not need less")
     if placed is not None:
         show_placed(source.name, placed)
     _tell_written(output)

@@ -12,7 +12,7 @@ from tvm_ios.graph.op_graph import mask_of
 from tvm_ios.graph.topological import topological_order
 from tvm_ios.memory.arena import blocks_of
 from tvm_ios.memory.buffers import Buffers, TensorBuffer
-from tvm_ios.memory.footprint import check_order
+from tvm_ios.memory.footprint import Footprints, check_order
 from tvm_ios.memory.options import DEFAULT, SchedulerOptions
 from tvm_ios.memory.orders import MemoryOrder
 from tvm_ios.memory.planning import Buffer
@@ -71,8 +71,8 @@ class TensorGraph:
         outputs: Sequence[str],
         views: Mapping[str, str] | None = None,
     ) -> None:
-        self._nodes, self._sizes = tuple(nodes), sizes
-        self._outputs, self._views = tuple(outputs), views or {}
+        self.nodes, self.sizes = tuple(nodes), sizes
+        self.outputs, self.views = tuple(outputs), views or {}
         self._maker: dict[str, int] = {}
         for number, node in enumerate(nodes):
             for output in node.outputs:
@@ -83,9 +83,7 @@ class TensorGraph:
         for output in outputs:
             if output not in known:
                 raise GraphError(f"no node makes the output {output!r}{nearest(output, known)}")
-        sources = [
-            {self._maker[t] for t in node.inputs if t in self._maker} for node in self._nodes
-        ]
+        sources = [{self._maker[t] for t in node.inputs if t in self._maker} for node in self.nodes]
         self._sorted = topological_order(sources, range(len(nodes)))
         if len(self._sorted) < len(nodes):
             waiting = min(set(range(len(nodes))) - set(self._sorted))
@@ -97,7 +95,7 @@ class TensorGraph:
 
     def _home(self, tensor: str) -> str:
         seen = {tensor}
-        while (tensor := self._views.get(tensor, tensor)) in self._views:
+        while (tensor := self.views.get(tensor, tensor)) in self.views:
             if tensor in seen:
                 raise GraphError(f"tensor {tensor!r} lies in itself")
             seen.add(tensor)
@@ -108,33 +106,33 @@ class TensorGraph:
         """The buffers by the names of the tensors that they are made for."""
         writers: dict[str, int] = {}
         users: dict[str, int] = {}
-        start, end = set[str](), {self._home(output) for output in self._outputs}
+        start, end = set[str](), {self._home(output) for output in self.outputs}
         for number, node in enumerate(self._sorted):
-            for tensor in self._nodes[node].outputs:
+            for tensor in self.nodes[node].outputs:
                 home = self._home(tensor)
                 writers[home] = writers.get(home, 0) | 1 << number
                 users[home] = users.get(home, 0) | 1 << number
-            for tensor in self._nodes[node].inputs:
+            for tensor in self.nodes[node].inputs:
                 home = self._home(tensor)
                 users[home] = users.get(home, 0) | 1 << number
-        for tensor in self._sizes:
+        for tensor in self.sizes:
             if tensor not in self._maker:
                 start.add(self._home(tensor))
         return {
             tensor: TensorBuffer(
                 size, writers.get(tensor, 0), users.get(tensor, 0), tensor in start, tensor in end
             )
-            for tensor, size in self._sizes.items()
-            if tensor not in self._views and (tensor in users or (tensor in start & end))
+            for tensor, size in self.sizes.items()
+            if tensor not in self.views and (tensor in users or (tensor in start & end))
         }
 
     @cached_property
     def problem(self) -> MemoryProblem:
         """The problem, whose operators are the nodes in topological order."""
         number = {tensor: n for n, tensor in enumerate(self._buffers)}
-        shared = {self._home(view) for view in self._views}
+        shared = {self._home(view) for view in self.views}
         takes: list[tuple[int, ...]] = []
-        for node in (self._nodes[n] for n in self._sorted):
+        for node in (self.nodes[n] for n in self._sorted):
             result = node.outputs[0] if len(node.outputs) == 1 else ""
             takes.append(
                 tuple(
@@ -144,17 +142,21 @@ class TensorGraph:
                     and tensor in number
                     and result in number
                     and not {tensor, result} & shared
-                    and self._sizes[tensor] == self._sizes[result]
+                    and self.sizes[tensor] == self.sizes[result]
                     and not self._buffers[tensor].at_end
                 )
             )
-        scratch = tuple(self._nodes[n].scratch for n in self._sorted)
+        scratch = tuple(self.nodes[n].scratch for n in self._sorted)
         buffers = Buffers(tuple(self._buffers.values()), tuple(takes))
         return MemoryProblem(self._predecessors, buffers, scratch)
 
+    def footprints(self, order: Sequence[int]) -> Footprints:
+        """Return the bytes of an order of nodes; raise OrderError if it is none of the graph."""
+        return self.problem.footprints(self._checked(order))
+
     def peak(self, order: Sequence[int]) -> int:
         """Return the peak of an order of nodes; raise OrderError if it is none of the graph."""
-        return self.problem.footprints(self._checked(order)).peak
+        return self.footprints(order).peak
 
     def lifetimes(self, order: Sequence[int]) -> tuple[Buffer, ...]:
         """Return the buffers of an order of nodes; raise OrderError if it is none of the graph.
@@ -165,10 +167,10 @@ class TensorGraph:
         blocks = blocks_of(self.problem, self._checked(order))
         number = {tensor: block for block, tensor in enumerate(self._buffers)}
         names, traffic = list(self._buffers), [0] * len(blocks.homes)
-        for node in map(self._nodes.__getitem__, self._sorted):
+        for node in map(self.nodes.__getitem__, self._sorted):
             for tensor in (*node.inputs, *node.outputs):
                 if (home := self._home(tensor)) in number:
-                    traffic[blocks.homes[number[home]]] += self._sizes.get(tensor, 0)
+                    traffic[blocks.homes[number[home]]] += self.sizes.get(tensor, 0)
             if node.scratch:
                 traffic[len(names)] += 2 * node.scratch
                 names.append(f"{node.name}.scratch")
@@ -181,7 +183,7 @@ class TensorGraph:
 
     def _checked(self, order: Sequence[int]) -> list[int]:
         placed = [self._place.get(node, -1) for node in order]
-        check_order(self._predecessors, placed, [self._nodes[node].name for node in self._sorted])
+        check_order(self._predecessors, placed, [self.nodes[node].name for node in self._sorted])
         return placed
 
     def unsorted(self, operators: Sequence[int]) -> tuple[int, ...]:

@@ -75,7 +75,7 @@ class BufferTable:
         return BufferTable(columns, tuple(rows), tuple(buffers))
 
     def write(self, path: Path, plan: Plan) -> None:
-        """Write the rows with the offsets of a plan, and if it has several banks a column of these."""
+        """Write the rows with the offsets of a plan, and its banks if it has several."""
         placed = {"offset": [str(offset) for offset in plan.offsets]}
         if len(plan.banks) > 1:
             placed["lies_in"] = [plan.banks[number].bank.name for number in plan.bank_of]

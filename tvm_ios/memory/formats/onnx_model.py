@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,8 +18,9 @@ import onnx_ir as ir
 from tvm_ios.errors import ModelError
 from tvm_ios.files.atomic import temporary_folder, write_atomically
 from tvm_ios.graph.elements import GraphError
+from tvm_ios.memory.formats.onnx_bands import find_bands, multiplications, write_bands
 from tvm_ios.memory.formats.onnx_rewriting import split_concatenations
-from tvm_ios.memory.ordering import Node, TensorGraph
+from tvm_ios.memory.ordering import Node, TensorGraph, order
 from tvm_ios.models.load import read_model, simplified
 from tvm_ios.models.source import Form, ModelSource
 from tvm_ios.onnx.as_written import with_static_inputs
@@ -85,16 +87,45 @@ class WrittenModel:
 
     def rewritten(self) -> RewrittenModel:
         """Return the model after SERENITY's identity rewriting, with all its weights inside."""
-        read = read_model(self.source)
-        work: Any = ir.serde.deserialize_model(read)
+        work: Any = ir.serde.deserialize_model(self._whole())
         infer_shapes(work)
         convolutions, sums = split_concatenations(work)
         model: Any = ir.serde.serialize_model(work)
         shapes = known_shapes(self.source.name, model, self.source.shapes)
         sizes = _sizes(self.source, with_static_inputs(model, shapes))
         additions = sum(int(sizes.get(v.name, 0) // v.dtype.itemsize) for v in sums)
+        total = sum(map(multiplications, work.graph))
         written = WrittenModel(self.source, model, sizes, ())
-        return RewrittenModel(written, convolutions, additions)
+        return RewrittenModel(written, convolutions, additions / max(total, 1))
+
+    def _whole(self) -> Any:
+        """Return the model with all its weights."""
+        return read_model(self.source) if self.data else self.model
+
+    def banded(self, seconds: float) -> RewrittenModel:
+        """Return the model with parts of it in bands of rows, with all its weights inside.
+
+        Its inputs have their shapes then. Parts are chosen one after another where the peak lies,
+        as long as it falls, in so many seconds.
+        """
+        until = time.perf_counter() + seconds
+        read = self._whole()
+        shapes = known_shapes(self.source.name, read, self.source.shapes)
+        model, segments, work = self, 0, 0
+        ir_model: Any = ir.serde.deserialize_model(with_static_inputs(read, shapes))
+        infer_shapes(ir_model)
+        total = sum(map(multiplications, ir_model.graph))
+        while (left := until - time.perf_counter()) > 0:
+            best = order(model.graph, time_limit=max(left / 4, 0.1)).order
+            banded = find_bands(ir_model, model.graph, best, until)
+            if banded is None:
+                break
+            segments, work = segments + 1, work + banded.more_work
+            write_bands(ir_model, banded)
+            infer_shapes(ir_model)
+            proto: Any = ir.serde.serialize_model(ir_model)
+            model = WrittenModel(self.source, proto, _sizes(self.source, proto), ())
+        return RewrittenModel(model, segments, work / max(total, 1))
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -136,7 +167,7 @@ class WrittenModel:
         sizes = {name: size for name, size in self.sizes.items() if name in self._computed}
         return TensorGraph(self.nodes, sizes, outputs, views)
 
-    def write(self, path: Path, order: Sequence[int]) -> None:
+    def write(self, path: Path, nodes: Sequence[int]) -> None:
         """Write the model with its nodes in another order, and all else as it is.
 
         Weights in other files go along to another folder. Raise ModelError if there is another file
@@ -145,7 +176,7 @@ class WrittenModel:
         written: Any = onnx.ModelProto()
         written.CopyFrom(self.model)
         del written.graph.node[:]
-        written.graph.node.extend(self.model.graph.node[number] for number in order)
+        written.graph.node.extend(self.model.graph.node[number] for number in nodes)
         for name in self.data:
             _copy_beside(self.source.path.parent / name, path.parent / name)
         write_atomically(path, written.SerializeToString())
@@ -153,11 +184,22 @@ class WrittenModel:
 
 @dataclass(frozen=True)
 class RewrittenModel:
-    """A rewritten model, how many convolutions were rewritten, and the additions that it took."""
+    """A model that was rewritten.
+
+    Attributes
+    ----------
+    model
+        The result.
+    places
+        How many convolutions or segments were rewritten.
+    more_work
+        The multiplications and additions that this took, as a part of the multiplications of the
+        model's convolutions.
+    """
 
     model: WrittenModel
-    convolutions: int
-    additions: int
+    places: int
+    more_work: float
 
 
 def _sizes(source: ModelSource, static: Any) -> dict[str, int]:

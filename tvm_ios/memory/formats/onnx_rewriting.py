@@ -17,7 +17,7 @@ from tvm_ios.onnx.rewrites.steps import Steps
 from tvm_ios.onnx.shape_inference import infer_shapes
 
 #: Operators of one input that compute each element from that at the same place.
-_UNARY = frozenset(
+UNARY = frozenset(
     {
         *("Abs", "Ceil", "Celu", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish"),
         *("LeakyRelu", "Mish", "Neg", "Relu", "Selu", "Sigmoid", "Softplus", "Softsign", "Sqrt"),
@@ -73,7 +73,7 @@ def _is_of_channels(node: Any) -> bool:
     if node.op_type == _NORM:
         trains = node.attributes.get_int("training_mode", 0)
         return not trains and all(constant(value) is not None for value in node.inputs[1:])
-    return node.op_type in _UNARY
+    return node.op_type in UNARY
 
 
 def _divides(node: Any, concat: Any) -> bool:

@@ -25,6 +25,8 @@ _MOST_CONFLICTS, _MOST_OF_CP_SAT = 1_000_000, 30_000
 #: The fewest nodes that a capacity gets, the most without a clock, and more than any search looks
 #: at.
 _FEWEST_NODES, _REPEATABLE_NODES, _MOST_NODES = 1000, 1_000_000, 1 << 62
+#: The number of buffers up to which a search gets all its nodes.
+_FEW = 250
 #: The share of the time by the clock that the search gets before CP-SAT.
 _SHARE = 0.7
 
@@ -36,8 +38,8 @@ class SolverLimits:
     Attributes
     ----------
     nodes
-        The nodes that the search of given capacities looks at, at most: if None as many as the
-        clock allows, and a million without one.
+        The nodes that the search of given capacities looks at, at most, and fewer of many buffers:
+        if None as many as the clock allows, and a million without one.
     deterministic
         CP-SAT's deterministic time, about seconds; with 0 it is left out.
     seconds
@@ -105,12 +107,13 @@ def _searched(
 ) -> tuple[Array, int]:
     """Return the offsets that the search improves to, and a lower bound of their arena."""
     search, best = PlacingSearch(placing), start
-    nodes, until = _REPEATABLE_NODES, inf
+    # Where there are more buffers a node takes longer, and finds less.
+    nodes = _REPEATABLE_NODES if limits.nodes is None else limits.nodes
+    nodes, until = nodes * _FEW**2 // max(_FEW, len(start)) ** 2, inf
     if limits.seconds is not None:
         # The rest is CP-SAT's.
-        nodes, until = _MOST_NODES, time.perf_counter() + limits.seconds * _SHARE
-    if limits.nodes is not None:
-        nodes = limits.nodes
+        until = time.perf_counter() + limits.seconds * _SHARE
+        nodes = _MOST_NODES if limits.nodes is None else nodes
     most = int((start + placing.sizes).max())
     # Below this, nothing was found; the bound itself is often met.
     passed = capacity = max(least, enough)

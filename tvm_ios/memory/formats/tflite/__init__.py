@@ -1,0 +1,1 @@
+"""Models of TensorFlow Lite, ordered and placed for the arena of TensorFlow Lite Micro."""
