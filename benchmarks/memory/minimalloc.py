@@ -63,9 +63,12 @@ def placed(arena: HardArena, limit: float) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("arenas", nargs="*", help="names of arenas, by default all")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds of each arena")
     given = parser.parse_args()
     for arena in arenas():
+        if given.arenas and arena.name not in given.arenas:
+            continue
         print(f"== {arena.name}", flush=True)
         update_result("minimalloc", [placed(arena, given.limit)], "arena")
     table = Table("arena", "buffers", "bytes / capacity", "bound / capacity", "fits", "seconds")

@@ -64,6 +64,9 @@ def scheduled(problem: MemoryProblem, name: str, ordered: MemoryOrder) -> Schedu
 
 def _reordered(problem: MemoryProblem, row: ScheduledMemory, until: float) -> ScheduledMemory:
     """Return the row of an order of no larger peak and arena."""
+    # Without gaps only alignment is left above the peak.
+    if row.arena.proven:
+        return row
     ordered, arena = order_for_arena(problem, row.ordered, row.arena, until)
     return ScheduledMemory(row.name, ordered, problem.footprints(ordered.order), arena)
 
