@@ -277,6 +277,18 @@ def _onnx_runtime() -> str:
     return _table(lines)
 
 
+def _minimalloc() -> str:
+    lines = [("arena", "buffers", "KiB", "of the capacity", "proof", "seconds")]
+    rows = _read("minimalloc")["figures"]
+    for row in sorted(rows, key=lambda row: (len(row["arena"]) > 1, row["buffers"], row["arena"])):
+        nbytes, bound = row["arena_bytes"], row["bound_bytes"]
+        share = "all fits" if row["fits"] else f"{nbytes / row['capacity_bytes']:.2f} times"
+        proof = "smallest" if nbytes == bound else f"at least {_kib(bound)}"
+        cells = (str(row["buffers"]), _kib(nbytes), share, proof, f"{row['seconds']:.1f}")
+        lines.append((row["arena"], *cells))
+    return _table(lines)
+
+
 def _executorch() -> str:
     lines = [("model", "greedy", "Cadence's", "placed", "ordered and placed", "bound", "ratio")]
     for row in _read("executorch")["figures"]:
@@ -320,6 +332,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "quantised_intel": partial(_quantised, "quantised_intel"),
     },
     "memory_planner.md": {
+        "minimalloc": _minimalloc,
         "onnx_runtime": _onnx_runtime,
         "executorch": _executorch,
         "tflite_micro": _tflite_micro,
