@@ -3,8 +3,9 @@
 Four ways: the model as it came, with ONNX Runtime's defaults; its nodes reordered, with the same;
 what ONNX Runtime itself optimised (up to its extended level), run as it is, in the order of the
 file; and that reordered. The last two with and without the reuse of buffers of equal shapes that
-its planner decides before the run: the smaller block of both. Two figures each: the block that holds all intermediate tensors from the second run on,
-and all that its arena has allocated by then. The outputs are compared.
+its planner decides before the run: the smaller block of both. Two figures each: the block that
+holds all intermediate tensors from the second run on, and all that its arena has allocated by then.
+The outputs are compared.
 """
 
 from __future__ import annotations

@@ -265,13 +265,38 @@ def _kib(nbytes: float) -> str:
 
 
 def _onnx_runtime() -> str:
-    lines = [("network", "as it came", "reordered", "fused", "fused, reordered", "ratio", "least peak")]
+    lines = [
+        ("network", "as it came", "reordered", "fused", "fused, reordered", "ratio", "least peak")
+    ]
     for row in _read("memory_onnx_runtime")["figures"]:
         blocks = [row[way][0] for way in ("came", "reordered", "as_file", "optimised")]
         proven = row["optimised_least"] == row["optimised_bound"]
         least = f"{_kib(row['optimised_least'])}{'' if proven else ', not proven'}"
         ratio = f"{blocks[-1] / blocks[0]:.2f}"
         lines.append((f"`{row['model']}`", *map(_kib, blocks), ratio, least))
+    return _table(lines)
+
+
+def _minimalloc() -> str:
+    lines = [("arena", "buffers", "KiB", "of the capacity", "proof", "seconds")]
+    rows = _read("minimalloc")["figures"]
+    for row in sorted(rows, key=lambda row: (len(row["arena"]) > 1, row["buffers"], row["arena"])):
+        nbytes, bound = row["arena_bytes"], row["bound_bytes"]
+        share = "all fits" if row["fits"] else f"{nbytes / row['capacity_bytes']:.2f} times"
+        proof = "smallest" if nbytes == bound else f"at least {_kib(bound)}"
+        cells = (str(row["buffers"]), _kib(nbytes), share, proof, f"{row['seconds']:.1f}")
+        lines.append((row["arena"], *cells))
+    return _table(lines)
+
+
+def _executorch() -> str:
+    lines = [("model", "greedy", "Cadence's", "placed", "ordered and placed", "bound", "ratio")]
+    for row in _read("executorch")["figures"]:
+        theirs = min(row["hierarchy_bytes"], row["heuristic_bytes"])
+        ours = row["arena_bytes"]
+        figures = (row["greedy_bytes"], theirs, row["placed_bytes"], ours, row["bound_bytes"])
+        ratio = f"{ours / row['greedy_bytes']:.2f}"
+        lines.append((row["model"], *(f"{size / 1024:,.1f}" for size in figures), ratio))
     return _table(lines)
 
 
@@ -306,7 +331,12 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "quantised": partial(_quantised, "quantised"),
         "quantised_intel": partial(_quantised, "quantised_intel"),
     },
-    "memory_planner.md": {"onnx_runtime": _onnx_runtime, "tflite_micro": _tflite_micro},
+    "memory_planner.md": {
+        "minimalloc": _minimalloc,
+        "onnx_runtime": _onnx_runtime,
+        "executorch": _executorch,
+        "tflite_micro": _tflite_micro,
+    },
     "shapes.md": {"open_shapes": _open_shapes, "every_open_shape": _every_open_shape},
     "throughput.md": {"throughput": _throughput},
     "winograd.md": {

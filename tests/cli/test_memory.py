@@ -111,6 +111,13 @@ def test_a_model_is_written_with_its_nodes_in_the_best_order(tmp_path: Path) -> 
     assert again["schedulers"][0]["peak_kib"] == best["peak_kib"] < own["peak_kib"]
 
 
+def test_what_cannot_be_written_is_refused_before_the_search(tmp_path: Path) -> None:
+    (tmp_path / "folder.onnx").mkdir()
+    outcome = tvm_ios("memory", MODEL, "-o", tmp_path / "folder.onnx")
+    outcome.refuses("folder.onnx")
+    assert "memory schedulers" not in outcome.stderr
+
+
 def test_a_rewritten_model_is_written_where_it_needs_less(tmp_path: Path) -> None:
     path = tmp_path / "rewritten.onnx"
     result = tvm_ios("memory", "unet", "--rewrite", "-o", path, "--json").json

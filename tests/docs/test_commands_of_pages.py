@@ -29,6 +29,7 @@ PYTHON_ELSEWHERE = {
     "docs/devices.md": "tests/cli/test_timing_devices.py installs it as a package",
     "docs/deploy.md": "it needs a package's network: tests/execution/test_states.py",
     "docs/doors.md": "it needs torch, an extra: tests/torch_compile/test_torch_compile.py",
+    "docs/memory_planner.md": "it needs ExecuTorch: tests/memory/test_torch_executorch.py",
     "docs/own_policy.md": "its commands below run with it as a package",
 }
 

@@ -93,7 +93,7 @@ def test_what_is_wide_between_small_images_is_computed_in_bands(tmp_path: Path) 
     assert order(read.graph).peak == (4 + 32) * 32 * 32 * 4
     banded = read.banded(5.0)
     assert banded.places == 1
-    found = order(banded.model.graph)
+    found = order(banded.model.graph, time_limit=0.5)
     assert found.peak < 0.4 * order(read.graph).peak
     # Two rows of each band more than in the whole.
     assert 0 < banded.more_work < 0.6

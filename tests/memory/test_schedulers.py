@@ -61,8 +61,9 @@ def test_options_change_how_orders_are_found_and_not_what_they_need(problem: Mem
         SchedulerOptions(rpo_from="outputs"),
         SchedulerOptions(parts=1),
         SchedulerOptions(parts=3, fusion=False),
-        SchedulerOptions(pruning=False),
-        SchedulerOptions(solver="scip"),
+        SchedulerOptions(exact_start=False),
+        SchedulerOptions(exact_start=False, pruning=False),
+        SchedulerOptions(exact_start=False, solver="scip"),
     ):
         for name, schedule in MEMORY_SCHEDULERS.items():
             result = schedule(problem, 30.0, options)

@@ -7,10 +7,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.docs.not_run import reason_not_to_run
+from tests.docs.pages import ROOT, commands, python_of
+from tests.docs.scratch import Scratch
 from tests.refusals import refused
 from tvm_ios.errors import MemoryBudgetError
 from tvm_ios.graph.op_graph import bits
@@ -511,3 +515,11 @@ def test_no_time_at_all_is_no_worse() -> None:
 def test_the_library_does_not_wait_for_torch() -> None:
     code = "import sys, tvm_ios.memory as m; m.plan, m.order; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_commands_and_the_python_of_the_page_run(tmp_path: Path) -> None:
+    page, scratch = ROOT / "docs" / "memory_planner.md", Scratch(tmp_path)
+    for command in commands(page):
+        if command.complete and command.shown and reason_not_to_run(command) is None:
+            scratch.run_command(command.line, command.words)
+    scratch.run_python(python_of(page))

@@ -131,7 +131,9 @@ def test_memory_is_planned_without_tvm(
     folder = tmp_path_factory.mktemp("planner")
     planner = Environment(folder)
     planner.install(f"{wheels['tvm_ios_runtime']}[memory]")
-    assert planner("python", "-c", "import importlib.util as u; print(u.find_spec('tvm'))") == "None\n"
+    assert (
+        planner("python", "-c", "import importlib.util as u; print(u.find_spec('tvm'))") == "None\n"
+    )
     saved = folder / "reordered.onnx"
     told = json.loads(planner("tvm-ios", "memory", "nasnet_cell", "-o", saved, "--json"))
     assert told["best"] == "optimal"

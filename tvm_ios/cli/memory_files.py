@@ -21,6 +21,7 @@ from tvm_ios.cli.frame.output import (
 from tvm_ios.cli.options.memory import Memories
 from tvm_ios.cli.options.values import wrong_use
 from tvm_ios.cli.tables.memory import OrderedModel, placed_json, show_placed
+from tvm_ios.files.atomic import require_writable
 from tvm_ios.memory.comparison import ScheduledMemory, compare_schedulers, scheduled
 from tvm_ios.memory.fitting import require_fit
 from tvm_ios.memory.formats.buffer_table import BufferTable
@@ -145,11 +146,16 @@ def _ordered(model: WrittenModel, search: Search) -> OrderedModel:
 
 
 def _require_suffix(output: Path | None, *allowed: str) -> str:
-    """Return the suffix of the file to write, or raise a wrong use; nothing without a file."""
-    suffix = "" if output is None else output.suffix
-    if output is not None and suffix not in allowed:
+    """Return the suffix of the file to write, or nothing without a file.
+
+    What is none of those allowed is a wrong use; raise OSError if the file cannot be written.
+    """
+    if output is None:
+        return ""
+    if output.suffix not in allowed:
         raise wrong_use("--output", f"{output} is none of {', '.join(allowed)}")
-    return suffix
+    require_writable(output)
+    return output.suffix
 
 
 def _tell_written(output: Path | None) -> None:

@@ -12,7 +12,7 @@ from tvm_ios.cli.frame.output import Reporting, console, print_json
 from tvm_ios.cli.options.memory import Memories
 from tvm_ios.cli.options.values import refuse, wrong_use
 from tvm_ios.errors import MemoryBudgetError, ModelError, UserError
-from tvm_ios.files.atomic import write_atomically
+from tvm_ios.files.atomic import require_writable, write_atomically
 from tvm_ios.memory.formats.tflite.planning import PlannedModel, plan_tflite
 
 
@@ -32,8 +32,10 @@ def plan_model(
     )
     if len(schedulers) != 1:
         raise wrong_use("--scheduler", "one orders a .tflite file: name one")
-    if memories.output is not None and memories.output.suffix != ".tflite":
-        raise wrong_use("--output", f"{memories.output} is no .tflite file")
+    if memories.output is not None:
+        if memories.output.suffix != ".tflite":
+            raise wrong_use("--output", f"{memories.output} is no .tflite file")
+        require_writable(memories.output)
     data = path.read_bytes()
     try:
         planned = plan_tflite(

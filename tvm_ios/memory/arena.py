@@ -68,7 +68,9 @@ def blocks_of(problem: MemoryProblem, order: Sequence[int]) -> Blocks:
     return Blocks(tuple(homes), tuple(sizes), tuple(first), tuple(last))
 
 
-def plan_order(problem: MemoryProblem, order: Sequence[int]) -> PlannedMemory:
+def plan_order(
+    problem: MemoryProblem, order: Sequence[int], limits: SolverLimits = REPEATABLE
+) -> PlannedMemory:
     """Place the blocks that an order needs in one arena, at multiples of 64 bytes.
 
     A block written over another one has its offset. The arena can exceed the peak by alignment and
@@ -79,7 +81,12 @@ def plan_order(problem: MemoryProblem, order: Sequence[int]) -> PlannedMemory:
     first, last, sizes = (
         np.asarray(each, np.int64)[distinct] for each in (blocks.first, blocks.last, blocks.sizes)
     )
-    return plan_intervals(np.asarray(distinct, np.int64), sizes, first, last + 1, ALIGNMENT)
+    return plan_intervals(np.asarray(distinct, np.int64), sizes, first, last + 1, ALIGNMENT, limits)
+
+
+def aligned(nbytes: int) -> int:
+    """Return bytes rounded up to a multiple of 64: no arena of such a peak is smaller."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 def plan_intervals(

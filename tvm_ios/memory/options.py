@@ -27,7 +27,10 @@ class SchedulerOptions:
     fusion: bool = True
     #: Whether fusion-ilp divides where few bytes cross; else into parts of equal size.
     memory_aware: bool = True
+    #: Whether fusion-ilp takes starts and bounds of its parts from the exact search: where they
+    #: meet, no integer program is left to solve.
+    exact_start: bool = True
 
 
-#: Default options: the schedulers as published.
+#: Default options of every scheduler.
 DEFAULT = SchedulerOptions()

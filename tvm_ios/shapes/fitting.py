@@ -10,13 +10,15 @@ differ somewhere in the range, more shapes have to be tried.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, combinations_with_replacement, product
 from math import gcd, prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from tvm_ios.files.array_files import Array
 from tvm_ios.shapes.extent import (
     OpenExtentError,
     evaluate,
@@ -39,9 +41,9 @@ _How = tuple[int, int, int]
 _RESTS: list[_How] = [(side, d, n) for d in _MULTIPLES for n in range(d) for side in range(4)]
 #: The divisors of windows of samples.
 _HOPS = (10, 20, 40, 64, 80, 100, 128, 160, 256, 320, 512)
-#: Expressions by their direction, see :func:`_direction`.
-Table = dict[tuple[int, ...], list[int]]
-#: The number of kinds of expressions of symbols, see :func:`_candidates`.
+#: The place of an extent, what is added to it, and what the sum is divided by.
+_Part = tuple[int, int, int]
+#: The number of kinds of formulas of symbols, see :func:`_formulas`.
 _KINDS = 5
 #: The kinds that have no quotients, and the one that has one.
 _WHOLE, _QUOTIENTS = range(3), 3
@@ -61,6 +63,21 @@ class AmbiguousError(OpenExtentError):
     def __init__(self, sentence: str, one: int = 0, other: int = 0) -> None:
         super().__init__(sentence)
         self.one, self.other = one, other
+
+
+class Formula(NamedTuple):
+    """A formula of some extents: few of thousands become expressions, which are slow to make."""
+
+    combine: Callable[[list[Any]], Any]
+    parts: tuple[_Part, ...]
+
+    def of(self, extents: Sequence[Any]) -> Any:
+        """Return what it makes of the extents, or of arrays of their numbers."""
+        return self.combine([(extents[n] + added) // divisor for n, added, divisor in self.parts])
+
+
+#: Formulas by their direction, see :func:`_direction`.
+Table = dict[tuple[int, ...], list[Formula]]
 
 
 class Fitting:
@@ -96,7 +113,7 @@ class Fitting:
         found: list[int] = []
         for kind in range(_KINDS + 1):
             if kind < _KINDS:
-                candidates = self._of_kind(kind).get(direction, [])
+                candidates = self._of_kind(kind, direction)
             else:
                 candidates = self._of_fitted(direction)
             for candidate in candidates:
@@ -119,25 +136,16 @@ class Fitting:
                 raise AmbiguousError(sentence, found[0], other)
         return found[0] if found else None
 
-    def _of_kind(self, kind: int) -> Table:
-        """Return the expressions of a kind by direction, each without factor and summand."""
+    def _of_kind(self, kind: int, direction: tuple[int, ...]) -> list[int]:
+        """Return the expressions of a kind in a direction, each without factor and summand."""
+        extents = self._whole if kind in _WHOLE else self._open
         if kind not in self._tables:
-            extents = self._whole if kind in _WHOLE else self._open
-            candidates = _candidates(extents, kind)
+            formulas = _formulas(len(extents), kind)
             if kind == _QUOTIENTS:
                 # Of few shapes, both may be 0 and 1.
-                rests = (_rest(extent, *how) for extent in extents for how in self._rests(extent))
-                candidates = chain(candidates, rests)
-            self._tables[kind] = self._table(candidates)
-        return self._tables[kind]
-
-    def _rests(self, extent: int) -> Iterator[_How]:
-        """Yield the rests of an extent that are not it less a number at all points."""
-        at = np.array([evaluate(extent, point) for point in self._points])
-        for how in _RESTS:
-            _, divisor, added = how
-            if len({*((at + added) // divisor).tolist()}) > 1:
-                yield how
+                formulas = chain(formulas, self._rests(extents))
+            self._tables[kind] = self._table(extents, formulas)
+        return _expressions(extents, self._tables[kind].get(direction, []))
 
     def _of_fitted(self, direction: tuple[int, ...]) -> list[int]:
         """Return quotients, products and rests of the expressions of one symbol that are fitted.
@@ -146,59 +154,83 @@ class Fitting:
         """
         fitted = (e for e in self._fitted.values() if e is not None and is_open(e))
         known = [e for e in fitted if len(symbols_of(e)) == 1]
-        parts = chain.from_iterable(map(_parts, known))
-        products = (one * other for one, other in product(self._open, known))
-        found = self._table(chain(parts, products)).get(direction, [])
-        for extent in known:
-            at = np.array([evaluate(extent, point) for point in self._points])
-            for how in self._rests(extent):
-                if _direction(_rest(at, *how).tolist()) == direction:
-                    found.append(_rest(extent, *how))
-        return list({str(candidate): candidate for candidate in found}.values())
+        pairs = product(range(len(known), len(known) + len(self._open)), range(len(known)))
+        formulas = chain(
+            (Formula(prod, (part,)) for n in range(len(known)) for part in _parts(n)),
+            (Formula(prod, (_whole(one), _whole(other))) for one, other in pairs),
+            self._rests(known),
+        )
+        extents = (*known, *self._open)
+        return _expressions(extents, self._table(extents, formulas).get(direction, []))
 
-    def _table(self, candidates: Iterable[int]) -> Table:
+    def _rests(self, extents: Sequence[int]) -> Iterator[Formula]:
+        """Yield the rests of each extent that are not it less a number at all points."""
+        for place, at in enumerate(self._numbers(extents)):
+            for how in _RESTS:
+                _, divisor, added = how
+                if len({*((at + added) // divisor).tolist()}) > 1:
+                    yield Formula(partial(_rest, how), (_whole(place),))
+
+    def _table(self, extents: Sequence[int], formulas: Iterable[Formula]) -> Table:
         table: Table = defaultdict(list)
-        # Equal ones of other signs have one hash, and to compare them would ask for their shape.
-        for candidate in {str(candidate): candidate for candidate in candidates}.values():
-            direction = _direction([evaluate(candidate, point) for point in self._points])
+        numbers = self._numbers(extents)
+        for formula in formulas:
+            direction = _direction(formula.of(numbers).tolist())
             if direction is not None:
-                table[direction].append(candidate)
+                table[direction].append(formula)
         return table
 
+    def _numbers(self, extents: Sequence[int]) -> list[Array]:
+        return [np.array([evaluate(e, point) for point in self._points]) for e in extents]
 
-def _candidates(extents: Sequence[int], kind: int) -> Iterator[int]:
-    """Yield the expressions of a kind: symbols, pairs, triples, quotients, pairs of quotients."""
-    parts = [[extent, *_parts(extent)] for extent in extents]
+
+def _formulas(count: int, kind: int) -> Iterator[Formula]:
+    """Yield those of a kind, of so many extents.
+
+    The kinds are symbols, pairs, triples, quotients and pairs of quotients.
+    """
+    places = range(count)
+    parts = [[_whole(place), *_parts(place)] for place in places]
     match kind:
         case 0:
-            yield from extents
+            yield from (Formula(prod, (_whole(place),)) for place in places)
         case 1:
-            for one, other in combinations_with_replacement(extents, 2):
-                yield from (one * other, one + other)
+            for pair in combinations_with_replacement(map(_whole, places), 2):
+                yield from (Formula(combine, pair) for combine in (prod, sum))
         case 2:
-            yield from map(prod, combinations_with_replacement(extents, 3))
+            for triple in combinations_with_replacement(map(_whole, places), 3):
+                yield Formula(prod, triple)
         case 3:
-            yield from chain.from_iterable(parts)
-            for extent in extents:
-                yield from _parts(extent, _HOPS)
+            hops = (part for place in places for part in _parts(place, _HOPS))
+            yield from (Formula(prod, (part,)) for part in chain(*parts, hops))
         case _:
             for ours, theirs in combinations_with_replacement(parts, 2):
-                yield from (one * other for one, other in product(ours, theirs))
+                yield from (Formula(prod, pair) for pair in product(ours, theirs))
 
 
-def _parts(extent: int, divisors: Sequence[int] = _DIVISORS) -> Iterator[int]:
+def _expressions(extents: Sequence[int], formulas: Iterable[Formula]) -> list[int]:
+    """Return different expressions of the extents."""
+    # Equal ones of other signs have one hash, and to compare them would ask for their shape.
+    return list({str(e): e for e in (formula.of(extents) for formula in formulas)}.values())
+
+
+def _whole(place: int) -> _Part:
+    return place, 0, 1
+
+
+def _parts(place: int, divisors: Sequence[int] = _DIVISORS) -> Iterator[_Part]:
     """Yield the quotients of an extent, with the paddings that convolutions have."""
     for divisor in divisors:
-        for added in range(divisor):
-            yield (extent + added) // divisor
+        yield from ((place, added, divisor) for added in range(divisor))
 
 
-def _rest(extent: Any, side: int, divisor: int, added: int) -> Any:
-    """Return what a pad to a multiple adds to an extent or a crop takes off it.
+def _rest(how: _How, extents: list[Any]) -> Any:
+    """Return what a pad to a multiple adds to the one extent or a crop takes off it.
 
-    It is of all, of the begin or of the end, or what is left before the end. The extent may be an
-    array of numbers.
+    It is of all, of the begin or of the end, or what is left before the end.
     """
+    side, divisor, added = how
+    (extent,) = extents
     rest = extent - (extent + added) // divisor * divisor
     return (rest, rest // 2, (rest + 1) // 2, extent - (rest + 1) // 2)[side]
 

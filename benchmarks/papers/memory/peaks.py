@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -78,8 +79,18 @@ def seconds(published: Mapping[str, Any], steps: Steps) -> Iterator[Row]:
             scheduler: steps.once(peak, network, options, scheduler, _LIMIT)["seconds"]
             for scheduler in values
         }
+        alone = steps.once(peak, network, options, "fusion-ilp", _LIMIT, False)
         for scheduler, value in values.items():
             yield seconds_row(f"{label}, {scheduler}", value, ours[scheduler], _LIMIT)
+        yield Row(
+            f"{label}, fusion-ilp from reverse post-order",
+            None,
+            alone["seconds"],
+            "s",
+            How.MEASURED,
+            note="without the exact search's starts and bounds: CP-SAT solves each program",
+            comparable=False,
+        )
         theirs = None
         if not any(isinstance(value, str) for value in values.values()):
             theirs = values["hmcos"] / values["fusion-ilp"]
@@ -90,8 +101,7 @@ def seconds(published: Mapping[str, Any], steps: Steps) -> Iterator[Row]:
             "x",
             How.MEASURED,
             command=command(network, options),
-            note="CP-SAT in Gurobi's place proves the integer programs later, if it does so "
-            f"within {_LIMIT:.0f} s; HMCOS proves nothing",
+            note=f"{_START}; HMCOS proves nothing",
             neutral=1.0,
         )
 
@@ -101,6 +111,13 @@ def seconds_row(label: str, published: float | str, ours: float, limit: float) -
     note = "another machine, and CP-SAT in Gurobi's place"
     ended = "" if ours < limit else f"; ended after {limit:.0f} s here"
     return Row(label, published, ours, "s", How.MEASURED, note=note + ended, comparable=False)
+
+
+#: What ends the searches of fusion-ilp.
+_START = (
+    "the exact search gives each part its start and bound, and where these meet no integer "
+    "program is left to solve"
+)
 
 
 def command(network: str, options: Sequence[str], *more: str) -> str:
@@ -122,9 +139,13 @@ def problem_of(network: str, options: Sequence[str]) -> MemoryProblem:
 
 
 def peak(
-    network: str, options: Sequence[str], scheduler: str, limit: float
+    network: str,
+    options: Sequence[str],
+    scheduler: str,
+    limit: float,
+    exact_start: bool = True,
 ) -> dict[str, float | bool]:
     """The peak of one scheduler on a network of the zoo, in bytes, and its seconds."""
-    scheduler_options = scheduler_options_of(options)
+    scheduler_options = replace(scheduler_options_of(options), exact_start=exact_start)
     ordered = MEMORY_SCHEDULERS[scheduler](problem_of(network, options), limit, scheduler_options)
     return {"peak": ordered.peak, "seconds": ordered.seconds, "proven": ordered.proven}

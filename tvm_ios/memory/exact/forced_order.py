@@ -73,7 +73,7 @@ class ForcedOrder:
                     return True
                 if not self._can_run(cuts, node, threshold):
                     return False
-                self._relate(cuts, node, threshold)
+                self._relate(cuts, node, threshold, until)
         return True
 
     def apply(self) -> FusedGraph:
@@ -100,11 +100,13 @@ class ForcedOrder:
             return False
         return all(state >> before & 1 or not state >> n & 1 for before, n in self._relations)
 
-    def _relate(self, cuts: LiveCuts, node: int, threshold: int) -> None:
-        """Test each node parallel to this one for a forced order, and add the relations found."""
+    def _relate(self, cuts: LiveCuts, node: int, threshold: int, until: float) -> None:
+        """Test the nodes parallel to this one for a forced order, and add the relations found."""
         limit = threshold - self._rise[node]
         asked = self.graph.all_nodes & ~(1 << node)
         for other in bits(asked):
+            if time.perf_counter() > until:
+                return
             parallel = not (self._ancestors[node] | self._descendants[node]) >> other & 1
             if parallel and not self._look(cuts, node, limit, inside=1 << other, largest=True):
                 self._add(cuts, node, other)

@@ -32,14 +32,14 @@ def fuse_further(graph: FusedGraph, until: float) -> FusedGraph:
     size = len(graph) + 1
     while len(graph) < size and time.perf_counter() < until:
         size = len(graph)
-        graph = fuse_neighbours(graph)
+        graph = fuse_neighbours(graph, until)
         if len(graph) == size:
             graph = _with(graph, isolated_sequences(graph, _MOST_NODES, until))
     return graph
 
 
-def fuse_neighbours(graph: FusedGraph) -> FusedGraph:
-    """Fuse pairs of nodes, each node with one other at most.
+def fuse_neighbours(graph: FusedGraph, until: float) -> FusedGraph:
+    """Fuse pairs of nodes, each node with one other at most, until ``until``.
 
     - Node a moves *later*, right before b, if b is its only successor, a adds to the live bytes
       (or nothing) and does not need more while it runs than b does.
@@ -49,13 +49,15 @@ def fuse_neighbours(graph: FusedGraph) -> FusedGraph:
     The first must hold when everything else has been executed, the second when nothing has: then
     it holds always.
     """
-    return _with(graph, (graph.sequences[a] + graph.sequences[b] for a, b in _pairs(graph)))
+    return _with(graph, (graph.sequences[a] + graph.sequences[b] for a, b in _pairs(graph, until)))
 
 
-def _pairs(graph: FusedGraph) -> Iterator[tuple[int, int]]:
-    """Yield disjoint pairs of nodes that may be fused."""
+def _pairs(graph: FusedGraph, until: float) -> Iterator[tuple[int, int]]:
+    """Yield disjoint pairs of nodes that may be fused, until ``until``."""
     taken = 0
     for b in range(len(graph)):
+        if time.perf_counter() > until:
+            return
         for a in bits(graph.predecessors[b] & ~taken):
             if taken >> b & 1:
                 break

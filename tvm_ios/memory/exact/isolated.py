@@ -24,6 +24,8 @@ def isolated_sequences(graph: FusedGraph, most: int, until: float) -> Iterator[t
     """
     taken = 0
     for source in range(len(graph)):
+        if time.perf_counter() > until:
+            return
         for inside in _grown(graph, source, most):
             if time.perf_counter() > until:
                 return
@@ -47,17 +49,18 @@ def _grown(graph: FusedGraph, source: int, most: int) -> Iterator[int]:
 
     Each is yielded with the source, if it has no readers outside, and without it.
     """
-    inside = around = 0
+    inside = 0
     reading = graph.successors[source]
     # In topological order; a node joins when all that it reads is from the source or inside.
-    for node in bits(graph.descendants[source]):
-        if not reading >> node & 1 or graph.predecessors[node] & ~(inside | 1 << source):
+    while reading:
+        node = (reading & -reading).bit_length() - 1
+        reading ^= 1 << node
+        if graph.predecessors[node] & ~(inside | 1 << source):
             continue
         inside |= 1 << node
         if inside.bit_count() > most:
             return
         reading |= graph.successors[node]
-        around |= graph.successors[node]
         # Everything inside leads to this node, and nothing inside but this node is read outside.
         if inside & ~(graph.ancestors[node] | 1 << node):
             continue

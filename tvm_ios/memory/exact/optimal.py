@@ -11,11 +11,12 @@ from tvm_ios.memory.exact.fusion import fuse, fuse_further
 from tvm_ios.memory.exact.least_peak import least_peak, order_within
 from tvm_ios.memory.fused_graph import FusedGraph
 from tvm_ios.memory.options import DEFAULT, SchedulerOptions
+from tvm_ios.memory.order_walk import OrderWalk
 from tvm_ios.memory.orders import MemoryOrder, largest_need, reverse_post_order
 from tvm_ios.memory.problem import MemoryProblem
 
-#: Shares of the time limit for fusion, and then for the search of all states.
-_FUSION, _EXACT = 0.25, 0.2
+#: Shares of the time limit for fusion, then for the search of all states, and at last for a walk.
+_FUSION, _EXACT, _WALK = 0.25, 0.2, 0.1
 
 
 def schedule_optimal(
@@ -24,7 +25,7 @@ def schedule_optimal(
     """Fuse operators without losing the optimum, then search the fused graph's states exactly.
 
     If the exact search takes too long, the rest of ``time_limit`` (seconds) goes into bisection,
-    which gives a lower bound whenever it is stopped.
+    which gives a lower bound whenever it is stopped, and into a random walk from its order.
     """
     begin = time.perf_counter()
     graph = fuse(problem, begin + _FUSION * time_limit)
@@ -38,10 +39,23 @@ def schedule_optimal(
     plain, order = reverse_post_order(problem, options.rpo_from), graph.unfold(answer.nodes)
     if problem.footprints(plain).peak < answer.peak:
         order = plain
-    order, bound = close_gap(graph, order, answer.bound, begin + time_limit)
+    order, bound = close_gap(graph, order, answer.bound, begin + (1 - _WALK) * time_limit)
+    order = _walked(problem, order, bound, begin + time_limit)
     peak = problem.footprints(order).peak
     seconds = time.perf_counter() - begin
     return MemoryOrder(order, peak, bound, peak == bound, seconds, len(problem), len(graph))
+
+
+def _walked(
+    problem: MemoryProblem, order: Sequence[int], bound: int, until: float
+) -> tuple[int, ...]:
+    """Return the best order of a random walk, until one has a peak of ``bound`` bytes."""
+    walk = OrderWalk(problem, order)
+    best, peak = walk.order, walk.steps.peak
+    while peak > bound and time.perf_counter() < until:
+        if walk.move(peak) and walk.steps.peak < peak:
+            best, peak = walk.order, walk.steps.peak
+    return best
 
 
 #: Seconds that the first thresholds may take.

@@ -92,7 +92,7 @@ class StateSearch:
             state = self._next()
             if state is None:
                 return False
-            self._expand(state, threshold)
+            self._expand(state, threshold, until)
             if time.perf_counter() > until:
                 return True
         return True
@@ -130,13 +130,17 @@ class StateSearch:
                 return state
         return None
 
-    def _expand(self, state: int, threshold: int) -> None:
+    def _expand(self, state: int, threshold: int, until: float) -> None:
         reached = self._reached[state]
         at = self._close(_Arrival((), state, reached.live, reached.ready), threshold)
         if at.moves:
             self._reach(state, at)
             return
-        children, refused = self._children(at, threshold)
+        expanded = self._children(at, threshold, until)
+        if expanded is None:
+            self._open(state)
+            return
+        children, refused = expanded
         for child in children:
             if child.live <= at.live:
                 self._reach(state, self._fewest_between(state, child.moves, child))
@@ -158,11 +162,18 @@ class StateSearch:
         self._begin(self._fewest_between(self._root, self._way(arrival.state), arrival))
         return True
 
-    def _children(self, at: _Arrival, threshold: int) -> tuple[list[_Arrival], int | None]:
-        """Return the states after one more node, and the smallest footprint that did not fit."""
+    def _children(
+        self, at: _Arrival, threshold: int, until: float
+    ) -> tuple[list[_Arrival], int | None] | None:
+        """Return the states after one more node, and the smallest footprint that did not fit.
+
+        Return None if ``until`` comes before all are known.
+        """
         children: list[_Arrival] = []
         refused: int | None = None
         for node in bits(at.ready):
+            if time.perf_counter() > until:
+                return None
             change, rise = self._step(at.state, node)
             need = at.live + rise
             if need > threshold:

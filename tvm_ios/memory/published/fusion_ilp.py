@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from tvm_ios.graph.op_graph import bits
 from tvm_ios.memory.exact.fusion import fuse
+from tvm_ios.memory.exact.least_peak import least_peak_between
 from tvm_ios.memory.exact.minimum_cut import fewest_live
 from tvm_ios.memory.fused_graph import FusedGraph, unfused
 from tvm_ios.memory.options import DEFAULT, SchedulerOptions
@@ -15,6 +17,9 @@ from tvm_ios.memory.published.ilp import solve_order
 
 #: The most nodes of a part of the partition; the result is proven if there is one part.
 PART = 40
+#: Shares of the time limit for fusion, and for the exact search of the start and the bound of a
+#: part.
+_FUSION, _EXACT = 0.25, 0.2
 
 
 def schedule_fusion_ilp(
@@ -23,27 +28,41 @@ def schedule_fusion_ilp(
     """Fuse, divide into parts, and order by integer programming the part with the peak.
 
     The other parts keep reverse post-order. If the peak then lies in another part, that one is
-    ordered too, until ``time_limit`` seconds are over.
+    ordered too, until ``time_limit`` seconds are over. The integer program of a part begins with
+    the order and the bound that the exact search finds in a share of the time; where these meet,
+    nothing is left to solve. Without ``exact_start`` it begins with reverse post-order, as
+    published.
     """
     begin = time.perf_counter()
     until = begin + time_limit
-    graph = fuse(problem, until) if options.fusion else unfused(problem)
+    graph = fuse(problem, begin + _FUSION * time_limit) if options.fusion else unfused(problem)
     start = reverse_post_order(graph, options.rpo_from)
     parts = max(1, -(-len(graph) // PART)) if options.parts is None else options.parts
     ends = partition(graph, parts, start, options.memory_aware)
     lows = [0, *ends][: len(ends)]
+    place = {node: step for step, node in enumerate(start)}
     pieces = [
-        tuple(n for n in start if (high & ~low) >> n & 1)
+        tuple(sorted(bits(high & ~low), key=place.__getitem__))
         for low, high in zip(lows, ends, strict=True)
     ]
     bound = largest_need(problem)
-    peaks = [graph.peak_from(low, piece) for low, piece in zip(lows, pieces, strict=True)]
+    peaks: list[int] = []
+    live = graph.live(0)
+    for low, piece in zip(lows, pieces, strict=True):
+        change, rise = graph.run(low, piece)
+        peaks.append(live + rise)
+        live += change
     solved: set[int] = set()
     while peaks and time.perf_counter() < until:
         worst = max(range(len(peaks)), key=peaks.__getitem__)
         if worst in solved or peaks[worst] <= bound:
             break
-        answer = solve_order(graph, lows[worst], ends[worst], pieces[worst], until, bound, options)
+        low, high, start, least = lows[worst], ends[worst], pieces[worst], bound
+        if options.exact_start:
+            end = min(until, time.perf_counter() + _EXACT * time_limit)
+            known = least_peak_between(graph, low, high, start, bound, end)
+            start, least = known.nodes, known.bound
+        answer = solve_order(graph, low, high, start, until, least, options)
         solved.add(worst)
         pieces[worst], peaks[worst] = answer.nodes, answer.peak
         if len(pieces) == 1:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
@@ -76,15 +78,16 @@ def plan_open_memory(program: Program) -> PlannedMemory:
 
 def plan_lifetimes(times: Lifetimes, limits: SolverLimits = REPEATABLE) -> PlannedMemory:
     """Plan one arena from known lifetimes, as :func:`plan_memory` does."""
+    until = inf if limits.seconds is None else time.perf_counter() + limits.seconds
     sizes, conflicts = times.sizes, times.conflicts()
     bound = sweep(times)
-    best = _best_fit(times, conflicts, max(bound, limits.enough))
+    best = _best_fit(times, conflicts, max(bound, limits.enough), until)
     if _nbytes(sizes, best) > max(bound, limits.enough):
         # In one lane, buffers that conflict pairwise live at once.
         if len(times.last) > 1:
             bound = int(sizes[list(heaviest_antichain(times))].sum())
         if _nbytes(sizes, best) > bound and not bound > limits.enough > 0:
-            best, bound = solve(times, conflicts, best, bound, limits)
+            best, bound = solve(times, conflicts, best, bound, limits.ending(until))
     proven = _nbytes(sizes, best) == bound
     return PlannedMemory(_plan(times, best), bound, proven, int(sizes.sum()))
 
@@ -98,11 +101,13 @@ def plan_quickly(program: Program) -> PlannedMemory:
     return PlannedMemory(_plan(times, offsets), bound, proven, int(times.sizes.sum()))
 
 
-def _best_fit(times: Lifetimes, conflicts: Sequence[Array], bound: int) -> Array:
+def _best_fit(
+    times: Lifetimes, conflicts: Sequence[Array], bound: int, until: float = inf
+) -> Array:
     best = np.zeros(0, np.int64)
     for offsets in placements(times, conflicts):
         best = min(best, offsets, key=lambda o: _nbytes(times.sizes, o)) if len(best) else offsets
-        if _nbytes(times.sizes, best) <= bound:
+        if _nbytes(times.sizes, best) <= bound or time.perf_counter() > until:
             break
     return best
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd, inf
 
 import numpy as np
@@ -22,8 +22,9 @@ from tvm_ios.solvers.placing import Placing, PlacingSearch
 #: With more conflicts the search takes long to prepare; with more than the second number CP-SAT
 #: finds nothing in some seconds.
 _MOST_CONFLICTS, _MOST_OF_CP_SAT = 1_000_000, 30_000
-#: The fewest nodes that a capacity gets, and more than any search looks at.
-_FEWEST_NODES, _MOST_NODES = 1000, 1 << 62
+#: The fewest nodes that a capacity gets, the most without a clock, and more than any search looks
+#: at.
+_FEWEST_NODES, _REPEATABLE_NODES, _MOST_NODES = 1000, 1_000_000, 1 << 62
 #: The number of buffers up to which a search gets all its nodes.
 _FEW = 250
 #: The share of the time by the clock that the search gets before CP-SAT.
@@ -37,19 +38,26 @@ class SolverLimits:
     Attributes
     ----------
     nodes
-        The nodes that the search of given capacities looks at, at most; fewer of many buffers.
+        The nodes that the search of given capacities looks at, at most, and fewer of many buffers:
+        if None as many as the clock allows, and a million without one.
     deterministic
-        CP-SAT's deterministic time, about seconds.
+        CP-SAT's deterministic time, about seconds; with 0 it is left out.
     seconds
-        If not None, the time by the clock for both instead.
+        If not None, the time by the clock for both, CP-SAT's instead of the deterministic one.
     enough
         Bytes that are few enough: no smaller arena is searched.
     """
 
-    nodes: int = 1_000_000
+    nodes: int | None = None
     deterministic: float = 3.0
     seconds: float | None = None
     enough: int = 0
+
+    def ending(self, until: float) -> SolverLimits:
+        """Return the limits with what is left of the time until ``until``, if they have one."""
+        if self.seconds is None:
+            return self
+        return replace(self, seconds=max(0.0, until - time.perf_counter()))
 
 
 #: The limits of programs' arenas, which are the same on every machine.
@@ -89,7 +97,7 @@ def solve(
     limit = ("max_deterministic_time", limits.deterministic)
     if limits.seconds is not None:
         limit = ("max_time_in_seconds", until - time.perf_counter())
-    if pairs > _MOST_OF_CP_SAT or limit[1] <= 0:
+    if pairs > _MOST_OF_CP_SAT or min(limit[1], limits.deterministic) <= 0:
         return best, least
     return _by_cp_sat(times.sizes, conflicts, best, least, unit, limit)
 
@@ -100,10 +108,12 @@ def _searched(
     """Return the offsets that the search improves to, and a lower bound of their arena."""
     search, best = PlacingSearch(placing), start
     # Where there are more buffers a node takes longer, and finds less.
-    nodes, until = limits.nodes * _FEW**2 // max(_FEW, len(start)) ** 2, inf
+    nodes = _REPEATABLE_NODES if limits.nodes is None else limits.nodes
+    nodes, until = nodes * _FEW**2 // max(_FEW, len(start)) ** 2, inf
     if limits.seconds is not None:
         # The rest is CP-SAT's.
-        nodes, until = _MOST_NODES, time.perf_counter() + limits.seconds * _SHARE
+        until = time.perf_counter() + limits.seconds * _SHARE
+        nodes = _MOST_NODES if limits.nodes is None else nodes
     most = int((start + placing.sizes).max())
     # Below this, nothing was found; the bound itself is often met.
     passed = capacity = max(least, enough)
