@@ -63,14 +63,14 @@ def bundle_model(
     from runtime_ext.bundle.contents import require_replaceable
     from runtime_ext.target_architecture import machine_of
 
+    require_replaceable(path)
+    source = ModelSource.of(model)
+    loaded = load_model(source, progress, options=options)
     if (machine := machine_of(options.resolved_target)) != platform.machine():
         raise UserError(
             f"bundles are for {platform.machine()} as this machine is, not for {machine}: give "
             "optimize --arch, or start `tvm-ios server` there and give optimize --tracker and --key"
         )
-    require_replaceable(path)
-    source = ModelSource.of(model)
-    loaded = load_model(source, progress, options=options)
     if loaded.tail is not None:
         raise UserError(
             f"{loaded.tail.sentence}; a bundle has no runtime for it: export the model without it"
