@@ -100,8 +100,7 @@ def memory(
     With --output or --bank the nodes are those of the file itself, and views and element-wise
     results lie in the memory of what they read, as in most runtimes.
     """
-    from tvm_ios.cli.memory_files import Search, order_nodes, place_table
-    from tvm_ios.cli.memory_tflite import plan_model
+    from tvm_ios.cli.memory_files import Search, order_nodes, place_table, plan_model
     from tvm_ios.memory.footprint import Counting
     from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
     from tvm_ios.models.source import ModelSource

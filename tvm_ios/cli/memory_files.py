@@ -1,4 +1,4 @@
-"""``tvm-ios memory`` with a file of buffers, or with the nodes of a model's own file."""
+"""``tvm-ios memory`` with tables of buffers, and with models whose own nodes are ordered."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
+from rich.table import Table
 
 from tvm_ios.cli.frame.output import (
     Reporting,
@@ -19,9 +20,10 @@ from tvm_ios.cli.frame.output import (
     tell_tail,
 )
 from tvm_ios.cli.options.memory import Memories
-from tvm_ios.cli.options.values import wrong_use
+from tvm_ios.cli.options.values import refuse, wrong_use
 from tvm_ios.cli.tables.memory import OrderedModel, placed_json, show_placed
-from tvm_ios.files.atomic import require_writable
+from tvm_ios.errors import MemoryBudgetError, ModelError, UserError
+from tvm_ios.files.atomic import require_writable, write_atomically
 from tvm_ios.memory.comparison import ScheduledMemory, compare_schedulers, scheduled
 from tvm_ios.memory.fitting import require_fit
 from tvm_ios.memory.formats.buffer_table import BufferTable
@@ -34,6 +36,7 @@ from tvm_ios.program.program import ALIGNMENT
 
 if TYPE_CHECKING:
     from tvm_ios.memory.formats.onnx_model import RewrittenModel, WrittenModel
+    from tvm_ios.memory.formats.tflite.planning import PlannedModel
 
 
 @dataclass(frozen=True)
@@ -88,14 +91,15 @@ def order_nodes(
     unknown = counted(len(model.unknown), "value")
     tail = f"{unknown} of sizes that depend on the data count as nothing" if model.unknown else None
     tell_tail(tail)
+    in_bands = partial(WrittenModel.banded, seconds=search.time_limit)
     changes = {
-        "convolutions rewritten": model.rewritten if rewrite else None,
-        "parts in bands of rows": partial(model.banded, search.time_limit) if bands else None,
+        "convolutions rewritten": WrittenModel.rewritten if rewrite else None,
+        "parts in bands of rows": in_bands if bands else None,
     }
     ordered = _ordered(model, search)
     changed: dict[str, RewrittenModel] = {}
     for name, change in ((name, change) for name, change in changes.items() if change is not None):
-        result = change()
+        result = change(model)
         after = _ordered(result.model, search)
         if result.places and after.best.arena.plan.nbytes < ordered.best.arena.plan.nbytes:
             ordered = replace(after, before=ordered.before or ordered.rows)
@@ -143,6 +147,85 @@ def _ordered(model: WrittenModel, search: Search) -> OrderedModel:
     rows = (own, *search.rows(problem))
     best = min(rows, key=lambda row: (row.arena.plan.nbytes, row.ordered.peak))
     return OrderedModel(model.source.name, [node.name for node in model.nodes], rows, best)
+
+
+def plan_model(
+    path: Path,
+    memories: Memories,
+    schedulers: Sequence[str],
+    reporting: Reporting,
+    *,
+    time_limit: float,
+    in_place: bool,
+) -> None:
+    """Order and place the tensors of a model, and print and write what the device then needs."""
+    from tvm_ios.memory.formats.tflite.planning import plan_tflite
+
+    refuse(
+        "TensorFlow Lite Micro has one arena, and aligns to 16 bytes: leave it out",
+        {"--bank": memories.bank, "--alignment": memories.alignment},
+    )
+    if len(schedulers) != 1:
+        raise wrong_use("--scheduler", "one orders a .tflite file: name one")
+    _require_suffix(memories.output, ".tflite")
+    data = path.read_bytes()
+    try:
+        planned = plan_tflite(
+            data, scheduler=schedulers[0], time_limit=time_limit, in_place=in_place
+        )
+    except UserError as error:
+        raise ModelError(f"{path}: {error}") from error
+    _require_model_fits(path, planned, memories.allowed)
+    if memories.output is not None:
+        write_atomically(memories.output, planned.data)
+    if reporting.as_json:
+        print_json(_model_json(path, planned))
+        return
+    _show_model(path, planned, len(planned.data) - len(data))
+    _tell_written(memories.output)
+
+
+def _require_model_fits(path: Path, planned: PlannedModel, allowed: int | None) -> None:
+    if allowed is None or planned.nbytes <= allowed:
+        return
+    proof = "and no order and placement needs less"
+    if not planned.proven:
+        proof = f"and none that needs less than {planned.bound:,} can be found"
+    raise MemoryBudgetError(
+        f"the tensors of {path} do not fit into {allowed:,} bytes: they need {planned.nbytes:,}, "
+        f"{proof}"
+    )
+
+
+def _model_json(path: Path, planned: PlannedModel) -> dict[str, object]:
+    return {
+        "model": path.stem,
+        "arena_before_kib": planned.nbytes_before / 1024,
+        "arena_kib": planned.nbytes / 1024,
+        "bound_kib": planned.bound / 1024,
+        "proof": planned.proven,
+        "order": planned.orders,
+        "offsets": planned.offsets,
+    }
+
+
+def _show_model(path: Path, planned: PlannedModel, more: int) -> None:
+    table = Table("arena of tensors", "bytes", title=escape(path.name))
+    table.columns[1].justify = "right"
+    table.add_row("as it came", f"{planned.nbytes_before:,}")
+    table.add_row("planned", f"{planned.nbytes:,}", style="bold green")
+    out = console()
+    out.print(table)
+    if planned.proven:
+        out.print("no order and no placement needs less")
+    else:
+        out.print(f"any order and placement needs at least {planned.bound:,} bytes")
+    if planned.nbytes == planned.nbytes_before:
+        out.print("the model is left as it came: nothing is gained")
+        return
+    changes = ["the order of operators"] * planned.reordered
+    changes += ["an offline plan"] * (planned.offsets is not None)
+    out.print(f"changed: {' and '.join(changes)}; the file has {more:,} bytes more")
 
 
 def _require_suffix(output: Path | None, *allowed: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tvm_ios.files.array_files import Array
+from tvm_ios.program.arena.bound import most_at_once
 from tvm_ios.solvers.cp_sat import solve_by_cp_sat
 
 #: Costs are whole numbers for the solver: so many are the least cost of a byte.
@@ -47,10 +48,7 @@ class Intervals:
     @property
     def most_at_once(self) -> int:
         """The most bytes that are needed in one step."""
-        change = np.zeros(int(self.upper.max(initial=0)) + 1, np.int64)
-        np.add.at(change, self.lower, self.sizes)
-        np.add.at(change, self.upper, -self.sizes)
-        return int(np.cumsum(change).max(initial=0))
+        return most_at_once(self.sizes, self.lower, self.upper)
 
     def needed_together(self) -> list[Array]:
         """Return the sets of buffers that are needed in one step, without subsets of others."""

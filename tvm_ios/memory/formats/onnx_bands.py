@@ -346,7 +346,8 @@ def find_bands(model: Any, graph: TensorGraph, order: Sequence[int], until: floa
     ``model`` is of ``onnx_ir``, ``graph`` its nodes in the same order. The other nodes stay in
     ``order``; the search ends at ``until`` (``time.perf_counter``).
     """
-    nodes = [list(model.graph)[number] for number in order]
+    listed = list(model.graph)
+    nodes = [listed[number] for number in order]
     peaks = graph.footprints(order).stable
     peak = max(peaks)
     step = peaks.index(peak)

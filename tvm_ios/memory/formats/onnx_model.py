@@ -78,8 +78,7 @@ class WrittenModel:
         if source.batch is not None or source.random_seed is not None:
             raise ModelError("a model is written as it is: leave out --batch and --random-seed")
         read = read_model(source)
-        shapes = known_shapes(source.name, read, source.shapes)
-        sizes = _sizes(source, with_static_inputs(read, shapes))
+        sizes = _sizes(source, _static(source, read))
         if source.form is Form.ZOO:
             return WrittenModel(source, read, sizes, ())
         own = read_without_weights(source.path)
@@ -91,8 +90,7 @@ class WrittenModel:
         infer_shapes(work)
         convolutions, sums = split_concatenations(work)
         model: Any = ir.serde.serialize_model(work)
-        shapes = known_shapes(self.source.name, model, self.source.shapes)
-        sizes = _sizes(self.source, with_static_inputs(model, shapes))
+        sizes = _sizes(self.source, _static(self.source, model))
         additions = sum(int(sizes.get(v.name, 0) // v.dtype.itemsize) for v in sums)
         total = sum(map(multiplications, work.graph))
         written = WrittenModel(self.source, model, sizes, ())
@@ -109,10 +107,8 @@ class WrittenModel:
         as long as it falls, in so many seconds.
         """
         until = time.perf_counter() + seconds
-        read = self._whole()
-        shapes = known_shapes(self.source.name, read, self.source.shapes)
         model, segments, work = self, 0, 0
-        ir_model: Any = ir.serde.deserialize_model(with_static_inputs(read, shapes))
+        ir_model: Any = ir.serde.deserialize_model(_static(self.source, self._whole()))
         infer_shapes(ir_model)
         total = sum(map(multiplications, ir_model.graph))
         while (left := until - time.perf_counter()) > 0:
@@ -200,6 +196,11 @@ class RewrittenModel:
     model: WrittenModel
     places: int
     more_work: float
+
+
+def _static(source: ModelSource, model: Any) -> Any:
+    """Return a model with the input shapes that its user gives or that follow from it."""
+    return with_static_inputs(model, known_shapes(source.name, model, source.shapes))
 
 
 def _sizes(source: ModelSource, static: Any) -> dict[str, int]:

@@ -52,12 +52,17 @@ def sweep(times: Lifetimes) -> int:
 
     Two buffers that a run needs at once are not ordered, so this is the weight of an antichain.
     """
-    steps = int(times.last_step.max(initial=-1)) + 2
-    change = np.zeros(steps, np.int64)
     used = times.last_step >= 0
-    np.add.at(change, times.first_step[used], times.sizes[used])
-    np.add.at(change, times.last_step[used] + 1, -times.sizes[used])
-    return max(int(np.cumsum(change).max(initial=0)), int(times.sizes.max(initial=0)))
+    sizes, first, last = (each[used] for each in (times.sizes, times.first_step, times.last_step))
+    return max(most_at_once(sizes, first, last + 1), int(times.sizes.max(initial=0)))
+
+
+def most_at_once(sizes: Array, lower: Array, upper: Array) -> int:
+    """Return the most bytes needed in one step, by buffers needed from ``lower`` to ``upper``."""
+    change = np.zeros(int(upper.max(initial=0)) + 1, np.int64)
+    np.add.at(change, lower, sizes)
+    np.add.at(change, upper, -sizes)
+    return int(np.cumsum(change).max(initial=0))
 
 
 def _predecessors(times: Lifetimes, chosen: Array) -> list[int]:

@@ -47,7 +47,7 @@ class Tensor:
 
     @property
     def elements(self) -> int:
-        """How many elements it has."""
+        """The number of the tensor's elements."""
         return math.prod(self.shape)
 
     @property
