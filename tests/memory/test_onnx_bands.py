@@ -11,6 +11,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
+from tests.cli.command_line import tvm_ios
 from tests.fast_run import one_in
 from tests.memory.test_onnx_model import outputs_of, written
 from tests.onnx_sketch import Sketch
@@ -104,6 +105,28 @@ def test_what_is_wide_between_small_images_is_computed_in_bands(tmp_path: Path) 
         strict=True,
     ):
         np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-5)
+
+
+def test_what_was_rewritten_is_computed_in_bands(tmp_path: Path) -> None:
+    sketch = Sketch(1, 4, 32, 32)
+    whole = sketch.op("Concat", *(sketch.conv("x", 4, 16) for _ in range(3)), axis=1)
+    wide = sketch.op("Relu", sketch.conv(sketch.conv(whole, 48, 4), 4, 32))
+    onnx.save(sketch.model(sketch.conv(wide, 32, 4, strides=[2, 2])), tmp_path / "model.onnx")
+    path = tmp_path / "changed.onnx"
+    options = ("--rewrite", "--bands", "--time-limit", 5, "-o", path, "--json")
+    result = tvm_ios("memory", tmp_path / "model.onnx", *options).json
+    names = [change["change"] for change in result["changes"]]
+    assert names == ["convolutions rewritten", "parts in bands of rows"]
+    kinds = [node.op_type for node in onnx.load(path).graph.node]
+    # Sums of parts, and the bands' join in the place of theirs.
+    assert kinds.count("Add") >= 2
+    assert kinds.count("Concat") == 1
+    for one, other in zip(
+        outputs_of(tmp_path / "model.onnx", (1, 4, 32, 32)),
+        outputs_of(path, (1, 4, 32, 32)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-3)
 
 
 def test_large_results_are_not_worth_bands(tmp_path: Path) -> None:
