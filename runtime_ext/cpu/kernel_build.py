@@ -64,22 +64,26 @@ _OPEN_WRITERS: dict[type, _Writer] = {
 _WRITERS: dict[type, _Writer] = {**_OPEN_WRITERS, Contraction: contraction, Chain: chain}
 
 
-@tvm.transform.module_pass(opt_level=0)
-def _lower(module: Any, _: Any) -> Any:
-    """Apply the few TVM passes that loops over flat buffers need.
+_OF_TVM: Any = tirx.get_tir_pipeline("tirx")
+
+
+def _register_pipeline(name: str, *first: Any) -> str:
+    """Register a pipeline of some passes and the few of TVM that loops over flat buffers need.
 
     All passes would double compile time: flattening one-dimensional indices, common expressions
     (which LLVM finds as well), and checks of each buffer's shape and type at every call. Each
     :class:`~runtime_ext.units.unit.UnitPlan` compares these once instead.
     """
-    of = tirx.transform
-    passes = [of.StmtSimplify(), of.MakePackedAPI(), of.SkipAssert()]
-    return tvm.transform.Sequential(passes)(module)
+    passes = [*first, tirx.transform.MakePackedAPI(), tirx.transform.SkipAssert()]
+    lower = tvm.transform.Sequential(passes)
+    tirx.register_tir_pipeline(name, lambda: (lower, *_OF_TVM[1:]))
+    return name
 
 
-_OF_TVM: Any = tirx.get_tir_pipeline("tirx")
-_OF_TILES = "tvm_ios.tiles"
-tirx.register_tir_pipeline(_OF_TILES, lambda: (_lower, *_OF_TVM[1:]))
+_OF_TILES = _register_pipeline("tvm_ios.tiles", tirx.transform.StmtSimplify())
+#: Simplified, each index would be a polynomial of the extents: as fast, and up to six times as long
+#: to compile.
+_OF_OPEN_TILES = _register_pipeline("tvm_ios.open_tiles")
 
 
 def build_kernel(spec: _Kernel, key: str, target: Any, isa: Isa) -> tuple[Artefact, Any]:
@@ -92,7 +96,10 @@ def build_kernel(spec: _Kernel, key: str, target: Any, isa: Isa) -> tuple[Artefa
             for name, phase in zip(names, phases.phases, strict=True)
         }
     )
-    pipeline = "s_tir" if isinstance(spec, (Generic, Scheduled)) else _OF_TILES
+    if isinstance(spec, (Generic, Scheduled)):
+        pipeline = "s_tir"
+    else:
+        pipeline = _OF_OPEN_TILES if any(p.scalars for p in phases.phases) else _OF_TILES
     compiled = tirx.build(module, target=target, pipeline=pipeline)
     artefact = Artefact(
         key=key,

@@ -19,7 +19,7 @@ from tvm_ios.shapes.extent_json import ExpressionReader, ExpressionTable
 #: Increase it whenever the code of equal kernels changes.
 SCHEDULE_VERSION = 33
 #: The same of kernels of open extents alone.
-_OPEN_VERSION = 3
+_OPEN_VERSION = 4
 #: How kernels are called: buffers, begin, end.
 CONVENTION = "tiles-1"
 
