@@ -310,6 +310,17 @@ def _tflite_micro() -> str:
     return _table(lines)
 
 
+def _placements() -> str:
+    rows = _read("graphturbo")["networks"]
+    names = list(rows[0]["over_published_placement"])
+    lines = [("figures", *(row["model"] for row in rows))]
+    for name in names:
+        figure, factor = name.split(" x ")
+        ratios = (f"{row['over_published_placement'][name]:.1f}" for row in rows)
+        lines.append((f"`{figure}` x {factor}", *ratios))
+    return _table(lines)
+
+
 def _table(lines: list[tuple[str, ...]]) -> str:
     rows = [f"| {' | '.join(cells)} |" for cells in lines]
     rows.insert(1, "|" + "---|" * len(lines[0]))
@@ -318,6 +329,7 @@ def _table(lines: list[tuple[str, ...]]) -> str:
 
 #: Of each page its tables.
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
+    "accelerators.md": {"placements": _placements},
     "measurements.md": {
         "overview": _overview,
         **{name: partial(_bench, name) for name in _BENCHES},

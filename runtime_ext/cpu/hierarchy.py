@@ -56,6 +56,7 @@ def cpu_hierarchy(lanes: int) -> MemoryHierarchy:
         peak_flops=flops,
         vector_flops=flops,
         kernel_overhead=0.5e-6,
+        weight_clusters=1,
         sources={
             "clusters": "read: one process",
             "cores": "read: lanes",
@@ -68,6 +69,7 @@ def cpu_hierarchy(lanes: int) -> MemoryHierarchy:
             "peak_flops": flops_source,
             "vector_flops": "assumed: as convolutions",
             "kernel_overhead": "assumed: a step of a lane and a wait",
+            "weight_clusters": "read: one process",
         },
     )
 

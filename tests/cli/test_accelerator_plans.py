@@ -77,6 +77,15 @@ def test_a_plan_of_a_split_network(model: Path, tmp_path: Path) -> None:
     assert set(plan["tensors_in"]) == {"local buffer", "global buffer", "memory"}
 
 
+def test_the_papers_placement(model: Path) -> None:
+    by_time, published = (
+        tvm_ios(PLAN[0], model, *PLAN[1:], "stcp920", "--placement", name, "--json").json
+        for name in ("fastest", "published")
+    )
+    assert [plan["placement"] for plan in (by_time, published)] == ["fastest", "published"]
+    assert by_time["latency_ms"] <= published["latency_ms"]
+
+
 def test_the_table(model: Path) -> None:
     shown = tvm_ios(PLAN[0], model, *PLAN[1:], "stcp920", "--precision", "float16")
     assert shown.code == 0
@@ -143,6 +152,11 @@ def test_refusals(model: Path, tmp_path: Path) -> None:
     tvm_ios(*begin, tmp_path / "missing.json").refuses("missing.json")
     tvm_ios("schedule", model, "--cost", "stcp920").refuses("stcp920", "--policy graphturbo")
     tvm_ios(*begin, "v100").refuses("stcp920")
-    for options in (("--plot", tmp_path / "plan.svg"), ("--precision", "tf32")):
+    for options in (
+        ("--plot", tmp_path / "plan.svg"),
+        ("--precision", "tf32"),
+        ("--placement", "published", "--target", "cuda"),
+    ):
         assert tvm_ios(*begin, "stcp920", *options).code == 2
+    assert tvm_ios("schedule", model, "--placement", "fastest").code == 2
     assert tvm_ios("schedule", model, "--precision", "float16").code == 2

@@ -65,6 +65,7 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
         ("peak_flops", {"value": "fast"}),
         ("memory_bandwidth", {"value": float("nan")}),
         ("kernel_overhead", {"value": -1}),
+        ("weight_clusters", {"value": 5}),
     ],
 )
 def test_misstated_figures(tmp_path: Path, key: str, change: dict[str, Any]) -> None:

@@ -55,6 +55,15 @@ def test_the_published_example_is_half_precision_in_the_last_local_buffer(
     assert [s.factor for s in subgraphs] == [8, 4, 2, 1]
 
 
+def test_sums_continue_the_layer_that_is_made_last(resnet50: OpGraph) -> None:
+    layers, kernels = form_layers(resnet50), form_layers(resnet50, with_sums=True)
+    sums = [n for n, op in enumerate(resnet50.operators) if op.kind == "add"]
+    assert len(layers) - len(kernels) == len(sums) == 16
+    for op in sums:
+        members = kernels.members[kernels.owner[op]]
+        assert [resnet50.operators[m].kind for m in members].count("conv2d") == 1
+
+
 def test_a_large_factor_is_not_passed_on_to_smaller_tensors(resnet50: OpGraph) -> None:
     small = group(Splitter(form_layers(resnet50), 10 << 20))
     assert [s.factor for s in small] == sorted((s.factor for s in small), reverse=True)

@@ -13,13 +13,14 @@ from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graphturbo.cluster.engines import Engine, StepWork, TileWork, layer_by_layer
 from tvm_ios.graphturbo.cluster.overlap import across_layers
+from tvm_ios.graphturbo.cluster.placement import Placement
 from tvm_ios.graphturbo.cluster.simulate import Optimisations, Simulation, simulate
 from tvm_ios.graphturbo.cluster.spilling import Scope
 from tvm_ios.graphturbo.cluster.tasks import INPUT, ClusterProgram
 from tvm_ios.graphturbo.cluster.variants import VARIANTS, Variants, tune_batch
 
 #: One byte a second from memory, 10 and 100 from the buffers; a hundred operations, fifty others.
-DEVICE = MemoryHierarchy("toy", "", 1, 4, 2, 500, 4000, 1.0, 10.0, 100.0, 100.0, 50.0, 0.5, {})
+DEVICE = MemoryHierarchy("toy", "", 1, 4, 2, 500, 4000, 1.0, 10.0, 100.0, 100.0, 50.0, 0.5, 1, {})
 
 
 def tile(
@@ -95,6 +96,34 @@ def test_a_chain_by_hand() -> None:
     assert stitched.tensors == {Scope.LOCAL: 4, Scope.GLOBAL: 0, Scope.MEMORY: 0}
     assert stitched.traffic[Scope.MEMORY] == tensor + 4 * weights
     assert stitched.kernels == 1
+
+
+def test_the_papers_placement_stitches_all_layers_that_fit() -> None:
+    graph, device = chain(8), replace(DEVICE, local_buffer=300, global_buffer=4 << 10)
+    by_time, published = (Variants(graph, device, placement) for placement in Placement)
+    for variants in (by_time, published):
+        assert variants["prefetch"].seconds <= variants["instances"].seconds
+    # Its only size is that of the global buffer, and the layers of each instance are one run.
+    chosen, program = published.split("prefetch")
+    assert chosen.capacity == device.global_buffer
+    assert {len(step.tasks) for step in program.steps} == {4}
+    assert by_time["prefetch"].seconds <= published["prefetch"].seconds
+    parts = [v.split("prefetch")[1].instances.subgraphs[0].factor for v in (by_time, published)]
+    inside = [
+        variants["prefetch"].tensors[Scope.LOCAL] / factor
+        for variants, factor in zip((by_time, published), parts, strict=True)
+    ]
+    assert inside[1] >= max(inside[0], 3)
+
+
+def test_one_fetch_of_weights_for_several_clusters() -> None:
+    graph = chain(1)
+    seconds = [
+        Variants(graph, replace(DEVICE, clusters=4, weight_clusters=n))["layers"].seconds
+        for n in (1, 4)
+    ]
+    # Four layers of 64 bytes of weights, at a quarter of a byte a second, or at a whole one.
+    assert seconds[0] - seconds[1] == pytest.approx(4 * 64 * (4 - 1))
 
 
 def test_weights_pass_from_memory_once_for_all_tiles() -> None:

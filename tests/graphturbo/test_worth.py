@@ -35,6 +35,7 @@ DEVICE = MemoryHierarchy(
     peak_flops=1e12,
     vector_flops=1e12,
     kernel_overhead=0.0,
+    weight_clusters=1,
     sources={},
 )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tvm_ios.api.units import operators_and_tail
 from tvm_ios.devices.memory_hierarchy import hierarchy_names, load_hierarchy
 from tvm_ios.graph.units import form_units
+from tvm_ios.graphturbo.cluster.placement import Placement
 from tvm_ios.graphturbo.cluster.plan import AcceleratorPlan, plan_for
 from tvm_ios.graphturbo.cluster.workload import in_half_precision
 from tvm_ios.graphturbo.grouping import group
@@ -50,7 +51,12 @@ def schedule_for_streams(
 
 
 def plan_for_accelerator(
-    model: AnyModel, device: str, *, half_precision: bool = False, progress: Progress = silent
+    model: AnyModel,
+    device: str,
+    *,
+    placement: Placement = Placement.FASTEST,
+    half_precision: bool = False,
+    progress: Progress = silent,
 ) -> tuple[AcceleratorPlan, Tail | None]:
     """Plan a model with its batch divided over a device's clusters; also return its tail.
 
@@ -66,4 +72,4 @@ def plan_for_accelerator(
     if half_precision:
         graph = in_half_precision(graph)
     batch = ModelSource.of(model).batch or graph.batch
-    return plan_for(graph, hierarchy, batch, progress), tail
+    return plan_for(graph, hierarchy, batch, placement, progress), tail

@@ -13,12 +13,14 @@ from tvm_ios.cli.tables.scheduled import print_schedule
 from tvm_ios.files.atomic import write_atomically
 
 if TYPE_CHECKING:
+    from tvm_ios.graphturbo.cluster.placement import Placement
     from tvm_ios.models.source import ModelSource
 
 
 def schedule_accelerator(
     source: ModelSource,
     device: str,
+    placement: Placement,
     precision: Precision | None,
     output: Path | None,
     as_json: bool,
@@ -33,7 +35,9 @@ def schedule_accelerator(
         )
     half = precision is Precision.float16
     with progress_bars() as update:
-        plan, end = plan_for_accelerator(source, device, half_precision=half, progress=update)
+        plan, end = plan_for_accelerator(
+            source, device, placement=placement, half_precision=half, progress=update
+        )
     tail = tell_tail(end)
     if output is not None:
         write_atomically(output, (json.dumps(plan.to_json(), indent=1) + "\n").encode())

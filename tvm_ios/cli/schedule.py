@@ -40,6 +40,7 @@ from tvm_ios.cli.tables.given import given_beside
 from tvm_ios.cli.tables.scheduled import print_schedule
 from tvm_ios.costs.named import MEASURED
 from tvm_ios.files.atomic import require_writable
+from tvm_ios.graphturbo.cluster.placement import Placement
 from tvm_ios.models.source import Form
 from tvm_ios.policies.registry import policy_names
 
@@ -113,6 +114,13 @@ def schedule(
     plot: Plot = None,
     given_schedule: GivenSchedule = None,
     dump_ir: DumpIr = None,
+    placement: Annotated[
+        Placement | None,
+        panels.search(
+            help="On an accelerator: fastest (by simulation), or published, as many layers as fit "
+            "exchanging tiles in local buffers.  [fastest]"
+        ),
+    ] = None,
     memory_budget: MemoryBudget = None,
     pareto: Annotated[
         bool, panels.search("--pareto", help="Show all trades of latency for memory.")
@@ -173,8 +181,11 @@ def schedule(
         unfit = {"--plot": plot, "--schedule": given_schedule, "--dump-ir": dump_ir}
         refuse("an accelerator has none", unfit)
         if compiled.target is TargetKind.cuda:
+            refuse("instances on streams have one placement", {"--placement": placement})
             return schedule_streams(source, cost, lanes or STREAMS, output, reporting.as_json)
-        return schedule_accelerator(source, cost, precision, output, reporting.as_json)
+        placement = placement or Placement.FASTEST
+        return schedule_accelerator(source, cost, placement, precision, output, reporting.as_json)
+    refuse("--policy graphturbo places tensors of accelerators alone", {"--placement": placement})
     if cost != MEASURED:
         only = "it is of what is measured (--cost measured), or of accelerators, which --policy"
         refuse(f"{only} graphturbo plans for", {"--precision": precision})

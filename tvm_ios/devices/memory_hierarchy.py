@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tvm_ios.devices.figure_files import FigureFiles
+from tvm_ios.devices.figure_files import DeviceError, FigureFiles
 
 _FILES = FigureFiles(
     "memory hierarchy",
@@ -22,6 +22,7 @@ _FILES = FigureFiles(
         "peak_flops": "FLOP/s",
         "vector_flops": "FLOP/s",
         "kernel_overhead": "s",
+        "weight_clusters": "",
     },
 )
 
@@ -53,6 +54,8 @@ class MemoryHierarchy:
     vector_flops: float
     #: Seconds to start a kernel on a cluster.
     kernel_overhead: float
+    #: The clusters that one fetch of weights from memory serves.
+    weight_clusters: int
     #: For each figure whether it is published, and where, read from the machine, or assumed.
     sources: Mapping[str, str] = field(hash=False)
 
@@ -68,6 +71,11 @@ def load_hierarchy(name: str) -> MemoryHierarchy:
     Raise DeviceError if there is none, or its file lacks or misstates a figure.
     """
     file = _FILES.load(name)
+    if file.values["weight_clusters"] > file.values["clusters"]:
+        raise DeviceError(
+            f"the memory hierarchy {name} misstates 'weight_clusters': it has "
+            f"{file.values['clusters']} clusters"
+        )
     return MemoryHierarchy(file.name, file.description, **file.values, sources=file.sources)
 
 

@@ -149,12 +149,14 @@ class Layers:
         return boxes, flops
 
 
-def form_layers(graph: OpGraph) -> Layers:
+def form_layers(graph: OpGraph, *, with_sums: bool = False) -> Layers:
     """Return the layers of a graph of operators.
 
-    A layer is a straight line of at most one operator with parameters and auxiliary ones.
+    A layer is a straight line of at most one operator with parameters and auxiliary ones. Operators
+    that read several tensors begin a layer; ``with_sums`` arithmetic of them continues the layer of
+    that which is made last, if nothing else reads it, as TVM forms kernels.
     """
-    lines = map(tuple, _straight_lines(graph))
+    lines = map(tuple, _straight_lines(graph, with_sums))
     return Layers(graph, tuple(sorted(lines, key=lambda line: line[-1])))
 
 
@@ -166,15 +168,17 @@ def unit_layers(graph: OpGraph, units: OpGraph) -> Layers:
     return Layers(graph, tuple(unit.members for unit in units.operators))
 
 
-def _straight_lines(graph: OpGraph) -> list[list[int]]:
+def _straight_lines(graph: OpGraph, with_sums: bool) -> list[list[int]]:
     partition = Partition(graph)
     for op in range(len(graph)):
         sources = set(partition.sources(op))
-        source = sources.pop() if len(sources) == 1 else None
+        source = max((s for s in sources if s is not None), default=None)
         if source is None or partition.reader(source) != op:
             continue
-        kinds = [graph.operators[member].kind for member in partition.members(source)]
         kind = graph.operators[op].kind
+        if len(sources) > 1 and not (with_sums and kind in ARITHMETIC):
+            continue
+        kinds = [graph.operators[member].kind for member in partition.members(source)]
         bare = kind in _PARAMETERS and set(kinds) <= ACTIVATIONS | ARITHMETIC | {"bias_add"}
         if kind in _AUXILIARY or bare:
             partition.join(source, op)

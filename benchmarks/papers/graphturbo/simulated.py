@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -12,6 +13,7 @@ from benchmarks.papers.steps import Steps
 from tvm_ios.devices.memory_hierarchy import load_hierarchy
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graphturbo.cluster.engines import Engine
+from tvm_ios.graphturbo.cluster.placement import Placement
 from tvm_ios.graphturbo.cluster.spilling import Scope
 from tvm_ios.graphturbo.cluster.variants import VARIANTS, Variants
 from tvm_ios.graphturbo.cluster.workload import in_half_precision, with_batch
@@ -56,7 +58,13 @@ _TAILORED = "resnet18_tailor"
 LEVELS = {"DDR": Scope.MEMORY, "LLB": Scope.GLOBAL, "L1": Scope.LOCAL}
 
 
-def simulate_network(network: str, batch: int, device: str) -> dict[str, Any]:
+def simulate_network(
+    network: str,
+    batch: int,
+    device: str,
+    placement: str = Placement.FASTEST,
+    weight_clusters: int = 1,
+) -> dict[str, Any]:
     """All variants of a network of the zoo, in half precision.
 
     Parameters
@@ -67,10 +75,14 @@ def simulate_network(network: str, batch: int, device: str) -> dict[str, Any]:
         Images, sentences or queries of a cluster.
     device
         The name of a memory hierarchy.
+    placement
+        The rule by which tensors are placed.
+    weight_clusters
+        The clusters that one fetch of weights serves.
     """
     graph = half_precision(network, batch)
-    hierarchy = load_hierarchy(device)
-    variants = Variants(graph, hierarchy)
+    hierarchy = replace(load_hierarchy(device), weight_clusters=weight_clusters)
+    variants = Variants(graph, hierarchy, Placement(placement))
     results: dict[str, Any] = {}
     for name in VARIANTS:
         begin = time.perf_counter()
@@ -95,9 +107,14 @@ def half_precision(network: str, batch: int) -> OpGraph:
     return in_half_precision(with_batch(load_operators(network), batch))
 
 
-def on_stcp920(steps: Steps, network: str, batch: int) -> dict[str, Any]:
+def on_stcp920(steps: Steps, network: str, batch: int, *options: str | int) -> dict[str, Any]:
     """What :func:`simulate_network` gives for a network of table 2."""
-    return steps.once(simulate_network, ZOO[network], batch, "stcp920")
+    return steps.once(simulate_network, ZOO[network], batch, "stcp920", *options)
+
+
+def as_published(steps: Steps, network: str) -> dict[str, Any]:
+    """The same with the paper's placement and batch."""
+    return on_stcp920(steps, network, BATCHES[network][1], Placement.PUBLISHED)
 
 
 def best_batch(steps: Steps, network: str, variant: str = "prefetch") -> int:
@@ -110,9 +127,9 @@ def best_batch(steps: Steps, network: str, variant: str = "prefetch") -> int:
     return max(batches, key=lambda b: on_stcp920(steps, network, b)[variant]["throughput"])
 
 
-def command(network: str, batch: int, clusters: int = 4) -> str:
+def command(network: str, batch: int, options: str = "") -> str:
     """What prints GraphTurbo's plan of a network for so many images of a cluster."""
-    return _plans(ZOO[network], "stcp920", batch * clusters)
+    return _plans(ZOO[network], "stcp920", batch * 4) + options
 
 
 def tailored_on_a100(steps: Steps, batch: int) -> tuple[dict[str, Any], str]:

@@ -63,11 +63,16 @@ class Kernel:
     bound: Binding
     overlapping: bool
 
-    def runs(self, most: int) -> list[tuple[Tiling, tuple[LayerTask, ...]]]:
-        """Return runs of at most ``most`` layers, each with a tile of each layer."""
+    def runs(self, most: int | None) -> list[tuple[Tiling, tuple[LayerTask, ...]]]:
+        """Return runs of at most ``most`` layers, each with a tile of each layer.
+
+        If it is None, runs are the longest of which any tile fits, whatever time they take.
+        """
         instance = self.instances.instances[self.number]
         subgraph = self.instances.subgraphs[instance.subgraph].layers
-        tilings = stitch(self.tiler, subgraph, instance.work.boxes, self._seconds, most)
+        seconds = self._seconds if most else _no_seconds
+        most = most or subgraph.bit_count()
+        tilings = stitch(self.tiler, subgraph, instance.work.boxes, seconds, most)
         home = {layer: tiling for tiling in tilings for layer in tiling.run}
         bind = self._bind(home)
         return [(t, tuple(self._task(layer, t, bind) for layer in t.run)) for t in tilings]
@@ -191,6 +196,10 @@ def _core_share(box: Box, bound: Binding) -> Box:
         (begin + size * (factor // 2), begin + size * (factor // 2) + size)
         for (begin, _), size, factor in zip(box, sizes, bound, strict=True)
     )
+
+
+def _no_seconds(tiling: Tiling) -> float:
+    return 0.0
 
 
 def stitch(

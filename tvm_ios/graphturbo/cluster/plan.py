@@ -10,6 +10,7 @@ from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
 from tvm_ios.files.byte_sizes import kib
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.graphturbo.cluster.engines import Engine
+from tvm_ios.graphturbo.cluster.placement import Placement
 from tvm_ios.graphturbo.cluster.simulate import Simulation
 from tvm_ios.graphturbo.cluster.spilling import Scope
 from tvm_ios.graphturbo.cluster.tasks import ClusterProgram, Step
@@ -28,6 +29,7 @@ class AcceleratorPlan:
     graph: OpGraph
     device: MemoryHierarchy
     batch: int
+    placement: Placement
     chosen: Chosen
     program: ClusterProgram
     simulation: Simulation
@@ -57,6 +59,7 @@ class AcceleratorPlan:
             "fingerprint": self.graph.fingerprint,
             "policy": "graphturbo",
             "device": self.device.name,
+            "placement": self.placement,
             "batch": self.batch,
             "clusters": self.device.clusters,
             "batch_of_a_cluster": self.graph.batch,
@@ -152,16 +155,21 @@ class AcceleratorPlan:
 
 
 def plan_for(
-    graph: OpGraph, device: MemoryHierarchy, batch: int, progress: Progress = silent
+    graph: OpGraph,
+    device: MemoryHierarchy,
+    batch: int,
+    placement: Placement = Placement.FASTEST,
+    progress: Progress = silent,
 ) -> AcceleratorPlan:
     """Schedule a model for an accelerator, with all of GraphTurbo's optimisations.
 
     ``graph`` is one of operators with the batch of a cluster, ``batch`` that of all clusters
     together.
     """
-    variants = Variants(graph, device, progress)
+    variants = Variants(graph, device, placement, progress)
     chosen, program = variants.split("prefetch")
-    return AcceleratorPlan(graph, device, batch, chosen, program, variants["prefetch"])
+    simulation = variants["prefetch"]
+    return AcceleratorPlan(graph, device, batch, placement, chosen, program, simulation)
 
 
 def _by_level(figures: Mapping[Scope, int]) -> dict[str, int]:

@@ -29,14 +29,7 @@ def scopes_of(
         Scope.LOCAL: int(device.cluster_local_buffer * (1 - WEIGHT_SHARE)),
         Scope.GLOBAL: 0 if spills_to_memory else device.global_buffer,
     }
-    taken = {
-        Scope.LOCAL: [step.tiling.nbytes for step in steps],
-        # Keep room for weights that pass several times, so that memory is read only once.
-        Scope.GLOBAL: [
-            sum(task.weights for task in step.tasks) * (step.tiling.weight_passes > 1)
-            for step in steps
-        ],
-    }
+    taken = {Scope.LOCAL: [step.tiling.nbytes for step in steps]}
     return dict(zip(lives, place_tensors(list(lives.values()), capacities, taken), strict=True))
 
 

@@ -187,7 +187,7 @@ class _Cluster:
         vector = task.vector_flops / (device.vector_flops * cores)
         buffer = device.cluster_local_buffer * WEIGHT_SHARE / 2
         return TileWork(
-            (from_memory / memory, from_global / shared),
+            (from_memory / (memory * device.weight_clusters), from_global / shared),
             (loaded[0] / memory, loaded[1] / shared),
             (stored[0] / memory, stored[1] / shared),
             max(matrix, local) if matrix else 0.0,

@@ -18,9 +18,6 @@ from tvm_ios.graphturbo.instances import Instances
 Piece = tuple[int, int]
 INPUT = -1
 
-#: The most layers that exchange tiles.
-_STITCHED = 8
-
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -61,14 +58,14 @@ def program_of(
     device: MemoryHierarchy,
     tiler: Tiler,
     *,
-    stitched: bool,
+    most: int | None,
     overlapping: bool = False,
 ) -> ClusterProgram:
     """Bind instances to cores, insert moves, and cut each instance into runs of layers.
 
-    With ``stitched``, layers of an instance exchange tiles in the local buffer; else each goes
-    through its tiles alone. With ``overlapping``, instructions of different layers will overlap:
-    then a run takes the time of the engine that works longest.
+    At most ``most`` layers of an instance exchange tiles in the local buffer; if it is None, as
+    many as fit. With ``overlapping``, instructions of different layers will overlap: then a run
+    takes the time of the engine that works longest.
     """
     dimensions = tiler.dimensions
     bindings = infer_bindings(instances, order, dimensions, device.cores)
@@ -84,7 +81,7 @@ def program_of(
             alike = [other for other, its_kind in enumerate(kinds) if its_kind == kind]
             middle, bound = alike[len(alike) // 2], bindings.bind[number]
             kernel = Kernel(instances, middle, tiler, device, bound, overlapping)
-            kernels[kind] = kernel.runs(_STITCHED if stitched else 1)
+            kernels[kind] = kernel.runs(most)
         before = tuple(move for move in moves if move.reader == number)
         for tiling, tasks in kernels[kind]:
             read = {t: _pieces(instances, number, t) for task in tasks for t in task.loads}

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
 from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.graphturbo.cluster.placement import Placement
 from tvm_ios.graphturbo.cluster.simulate import Optimisations, Simulation, simulate
 from tvm_ios.graphturbo.cluster.spilling import Scope
 from tvm_ios.graphturbo.cluster.tasks import ClusterProgram, program_of
@@ -29,6 +30,9 @@ from tvm_ios.progress import Progress, silent
 #: - ``instances``: sub-graphs are split, and their instances ordered
 #: - ``prefetch``: instructions of different layers overlap
 VARIANTS = ("layers", "astitch", "global", "local", "instances", "prefetch")
+
+#: The most layers that exchange tiles where time decides.
+_STITCHED = 8
 
 #: The most instances whose optimal order is searched for.
 _EXACT = 32
@@ -63,6 +67,7 @@ class Variants:
 
     graph: OpGraph
     device: MemoryHierarchy
+    placement: Placement = Placement.FASTEST
     progress: Progress = field(default=silent, repr=False, compare=False)
 
     def __getitem__(self, variant: str) -> Simulation:
@@ -83,16 +88,21 @@ class Variants:
         if variant in _SPLIT:
             return self.split(variant)[1]
         if variant == "local":
-            return self._unsplit(self._coarse(self.device.global_buffer), stitched=True)
+            return self._unsplit(self._coarse(self.device.global_buffer), self._most)
         if variant == "global":
-            return self._unsplit(self._coarse(self.device.global_buffer), stitched=False)
+            return self._unsplit(self._coarse(self.device.global_buffer), 1)
         everything = SubGraph((1 << len(self.layers)) - 1, None)
-        return self._unsplit((everything,), stitched=False)
+        return self._unsplit((everything,), 1)
 
     @cached_property
     def layers(self) -> Layers:
         """The layers of the graph."""
-        return form_layers(self.graph)
+        return form_layers(self.graph, with_sums=self.placement is Placement.FASTEST)
+
+    @property
+    def _most(self) -> int | None:
+        """The most layers that are stitched; None if all that fit are."""
+        return _STITCHED if self.placement is Placement.FASTEST else None
 
     @cached_property
     def tiler(self) -> Tiler:
@@ -126,7 +136,7 @@ class Variants:
             chosen.order.order,
             self.device,
             self.tiler,
-            stitched=True,
+            most=self._most,
             overlapping=rules.across_layers,
         )
 
@@ -138,14 +148,18 @@ class Variants:
     def _ways(self) -> list[tuple[Instances, Chosen]]:
         """Instances of several sizes: of the local buffers, and of shares of the global one.
 
-        Pieces that wait for other instances, and weights, take room there too (section 3.6).
+        Pieces that wait for other instances, and weights, take room there too (section 3.6). The
+        published rule has one size.
         """
         buffer, local = self.device.global_buffer, self.device.cluster_local_buffer
-        sizes = (buffer, *(b for part in (2, 4) if (b := buffer // part) > local), local)
+        sizes = [buffer]
+        if self.placement is Placement.FASTEST:
+            sizes += [*(b for part in (2, 4) if (b := buffer // part) > local), local]
         ways: dict[tuple[tuple[int, int], ...], tuple[Instances, Chosen]] = {}
         splits = [(capacity, self._coarse(capacity)) for capacity in sizes]
-        # Include sub-graphs that are not split at all.
-        splits.append((buffer, tuple(SubGraph(s.layers, None) for s in splits[0][1])))
+        if self.placement is Placement.FASTEST:
+            # Include sub-graphs that are not split at all.
+            splits.append((buffer, tuple(SubGraph(s.layers, None) for s in splits[0][1])))
         for capacity, subgraphs in splits:
             instances = split_into_instances(self.layers, subgraphs)
             if not ways or len(instances) <= _MOST:
@@ -167,13 +181,11 @@ class Variants:
             self._grouped[capacity] = group(Splitter(self.layers, capacity, self.device.cores))
         return self._grouped[capacity]
 
-    def _unsplit(self, subgraphs: tuple[SubGraph, ...], *, stitched: bool) -> ClusterProgram:
+    def _unsplit(self, subgraphs: tuple[SubGraph, ...], most: int | None) -> ClusterProgram:
         """Return the program of sub-graphs that each compute the whole batch as one instance."""
         whole = [SubGraph(subgraph.layers, None) for subgraph in subgraphs]
         instances = split_into_instances(self.layers, whole)
-        return program_of(
-            instances, range(len(instances)), self.device, self.tiler, stitched=stitched
-        )
+        return program_of(instances, range(len(instances)), self.device, self.tiler, most=most)
 
 
 def tune_batch(
