@@ -12,7 +12,7 @@ of thin air, yet no more is excluded than models exclude.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, combinations, count, pairwise, permutations, product
@@ -25,6 +25,7 @@ from tests.memory_model.program import (
     Load,
     Operation,
     Order,
+    Place,
     Store,
     Thread,
     Update,
@@ -44,7 +45,8 @@ class Event:
     thread: int
     operation: Operation
     order: Order
-    place: Hashable = None
+    #: Empty for fences and barriers.
+    place: Place = ""
     reads: bool = False
     #: The value that it has to read; None for any.
     read: int | None = None
@@ -57,7 +59,7 @@ class Event:
 
     def __str__(self) -> str:
         name = type(self.operation).__name__.lower()
-        where = "" if self.place is None else f" of {self.place!r}"
+        where = f" of {self.place!r}" if self.place else ""
         return f"{self.order.name.lower()} {name}{where} in thread {self.thread}"
 
 
@@ -102,7 +104,7 @@ class Skeleton:
     @cached_property
     def same_place(self) -> Relation:
         """Pairs of events on one place."""
-        return self.relation(lambda a, b: a.place is not None and a.place == b.place)
+        return self.relation(lambda a, b: bool(a.place) and a.place == b.place)
 
     @cached_property
     def conflicts(self) -> Relation:
@@ -139,25 +141,25 @@ class Execution:
     #: The threads' results.
     results: tuple[object, ...]
     #: For each thread, the place and the value of each of its reads, in order.
-    seen: tuple[tuple[tuple[Hashable, int], ...], ...]
+    seen: tuple[tuple[tuple[Place, int], ...], ...]
     #: The values at the end.
-    final: Mapping[Hashable, int]
+    final: Mapping[Place, int]
     #: Two events in a data race, in words; or None.
     race: str | None
 
 
 def outcomes(
-    model: Model, threads: Sequence[Thread], initial: Mapping[Hashable, int] | None = None
+    model: Model, threads: Sequence[Thread], initial: Mapping[Place, int] | None = None
 ) -> set[tuple[object, ...]]:
     """Return the results of the threads that a model allows together."""
     return {execution.results for execution in executions(model, threads, initial)}
 
 
 def executions(
-    model: Model, threads: Sequence[Thread], initial: Mapping[Hashable, int] | None = None
+    model: Model, threads: Sequence[Thread], initial: Mapping[Place, int] | None = None
 ) -> Iterator[Execution]:
     """Yield the executions of a program that end, perhaps some twice; places begin as 0."""
-    begin: Mapping[Hashable, int] = defaultdict(int, initial or {})
+    begin: Mapping[Place, int] = defaultdict(int, initial or {})
     for paths in product(*_paths(threads, begin)):
         if not _has_sources([path.events for path in paths], begin):
             continue
@@ -177,13 +179,15 @@ class _Path:
 
     events: tuple[Event, ...]
     result: object
+    #: Whether the thread waits for ever at the end of it.
+    blocked: bool = False
 
 
-def _paths(threads: Sequence[Thread], begin: Mapping[Hashable, int]) -> list[list[_Path]]:
+def _paths(threads: Sequence[Thread], begin: Mapping[Place, int]) -> list[list[_Path]]:
     """Return for each thread its ways, with all values that may come to be."""
-    known: set[tuple[Hashable, int]] = set()
+    known: set[tuple[Place, int]] = set()
     for step in count():
-        values: dict[Hashable, set[int]] = defaultdict(set)
+        values: dict[Place, set[int]] = defaultdict(set)
         for place, value in known:
             values[place].add(value)
         paths = [
@@ -200,7 +204,7 @@ def _paths(threads: Sequence[Thread], begin: Mapping[Hashable, int]) -> list[lis
             max((sum(e.writes for e in p.events) for p in ways), default=0) for ways in paths
         )
         if made <= known or step > writes:
-            return paths
+            return [[path for path in ways if not path.blocked] for ways in paths]
         known |= made
     raise AssertionError
 
@@ -208,8 +212,8 @@ def _paths(threads: Sequence[Thread], begin: Mapping[Hashable, int]) -> list[lis
 def _paths_of(
     thread: Thread,
     number: int,
-    values: Mapping[Hashable, set[int]],
-    begin: Mapping[Hashable, int],
+    values: Mapping[Place, set[int]],
+    begin: Mapping[Place, int],
 ) -> Iterator[_Path]:
     pending: list[tuple[int, ...]] = [()]
     while pending:
@@ -235,7 +239,8 @@ def _paths_of(
         except StopIteration as ended:
             yield _Path(tuple(events), ended.value)
         except Blocked:
-            continue
+            # What it has written others may read, and so let it go on.
+            yield _Path(tuple(events), None, blocked=True)
 
 
 def _events(thread: int, operation: Operation, read: int | None) -> Iterator[Event]:
@@ -258,7 +263,7 @@ def _events(thread: int, operation: Operation, read: int | None) -> Iterator[Eve
             yield Event(thread, operation, Order.WEAK)
 
 
-def _has_sources(paths: Sequence[Sequence[Event]], begin: Mapping[Hashable, int]) -> bool:
+def _has_sources(paths: Sequence[Sequence[Event]], begin: Mapping[Place, int]) -> bool:
     """Return whether every value that is read is initial, or one that a write makes."""
     events = [*chain.from_iterable(paths)]
     made = {(event.place, event.written) for event in events}
@@ -271,10 +276,10 @@ def _has_sources(paths: Sequence[Sequence[Event]], begin: Mapping[Hashable, int]
 def _skeleton(
     threads: Sequence[Thread],
     paths: Sequence[Sequence[Event]],
-    begin: Mapping[Hashable, int],
+    begin: Mapping[Place, int],
 ) -> Skeleton | None:
     """Return the skeleton of some ways through threads; None if a barrier waits for ever."""
-    places = dict.fromkeys(e.place for path in paths for e in path if e.place is not None)
+    places = dict.fromkeys(e.place for path in paths for e in path if e.place)
     initial = [
         Event(_NOBODY, Store(place, begin[place]), Order.WEAK, place, written=begin[place])
         for place in places
@@ -342,7 +347,7 @@ def _reads_from(skeleton: Skeleton, axioms: Axioms) -> Iterator[Relation]:
 def _orders(skeleton: Skeleton) -> Iterator[tuple[Relation, Relation]]:
     """Yield total orders of the writes to each place, and of the sequential fences."""
     events, size = skeleton.events, len(skeleton.events)
-    by_place: dict[Hashable, list[int]] = defaultdict(list)
+    by_place: dict[Place, list[int]] = defaultdict(list)
     for number, event in enumerate(events):
         if event.writes:
             by_place[event.place].append(number)
@@ -375,8 +380,8 @@ def _execution(
 ) -> Execution:
     events = skeleton.events
     source = {read: write for write, read in rf}
-    seen: list[list[tuple[Hashable, int]]] = [[] for _ in skeleton.threads]
-    final: dict[Hashable, int] = {}
+    seen: list[list[tuple[Place, int]]] = [[] for _ in skeleton.threads]
+    final: dict[Place, int] = {}
     for number, event in enumerate(events):
         if event.reads:
             value = events[source[number]].written

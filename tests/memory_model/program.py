@@ -13,10 +13,13 @@ Loops that wait need no repetition: a poll that fails reads, and orders nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
+
+#: A place in memory: a name, or one with numbers.
+Place = str | tuple[str | int, ...]
 
 
 class Order(IntEnum):
@@ -62,7 +65,7 @@ class Scope(IntEnum):
 class Load:
     """A read. The thread is sent its value, or None if it says that it makes no use of it."""
 
-    place: Hashable
+    place: Place
     order: Order = Order.WEAK
     scope: Scope = Scope.SYSTEM
     used: bool = True
@@ -72,7 +75,7 @@ class Load:
 class Store:
     """A write."""
 
-    place: Hashable
+    place: Place
     value: int
     order: Order = Order.WEAK
     scope: Scope = Scope.SYSTEM
@@ -86,7 +89,7 @@ class Update:
     does, which is a load of the order ``failure``.
     """
 
-    place: Hashable
+    place: Place
     change: Callable[[int], int | None]
     order: Order = Order.RELAXED
     scope: Scope = Scope.SYSTEM
@@ -105,7 +108,7 @@ class Fence:
 class Barrier:
     """A barrier of a block's threads: of so many, or of all if it does not say."""
 
-    name: Hashable = 0
+    name: Place | int = 0
     threads: int | None = None
 
 

@@ -22,7 +22,7 @@ class Ptx:
         po = skeleton.program_order
         same_place = skeleton.same_place
         self._po_loc = po & same_place
-        either = skeleton.relation(lambda a, b: a.place is None or b.place is None)
+        either = skeleton.relation(lambda a, b: not (a.place and b.place))
         strong = skeleton.relation(self._strong_to_each_other)
         self._morally_strong = ((po | po.inverse) | strong) & (same_place | either)
         strong_events = skeleton.where(_is_strong)

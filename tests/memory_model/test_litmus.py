@@ -130,7 +130,7 @@ BOTH = [
             [Load("y", ACQUIRE), Load("x", RELAXED)],
         ],
         ((), (1,), (1, 0)),
-        # The write of x is no release: reading it relaxed does not make it happen before.
+        # By coherence: one read of x happens before the other.
         False,
     ),
     Litmus(
