@@ -127,7 +127,7 @@ class _Run:
             "%ctaid.x": self.block,
             "%nctaid.x": self.blocks,
         }
-        place = 0
+        place, polled = 0, None
         while place < len(self.kernel.instructions):
             predicate, name, operands = self.kernel.instructions[place]
             place += 1
@@ -140,8 +140,7 @@ class _Run:
                 case "ret" | "exit":
                     return
                 case "nanosleep":
-                    # It has polled in vain, and would do so until it reads another value.
-                    raise Blocked
+                    pass
                 case "fence" | "membar":
                     order = Order.SC if kind == "membar" else _ORDERS[parts[0]]
                     yield Fence(order, _SCOPES[parts[-1]])
@@ -152,23 +151,25 @@ class _Run:
                     number = int(operands[1].rstrip("]").rsplit("_", 1)[1])
                     registers[operands[0]] = (number + 1) * _SPACING
                 case "ld":
-                    registers[operands[0]] = yield from self._load(parts, operands[1], registers)
+                    where, argument = self._place(parts, operands[1], registers)
+                    if argument is not None and argument.words:
+                        registers[operands[0]] = argument.words[int(where[-1])]
+                        continue
+                    if "nc" in parts:
+                        raise ValueError(f"a load of {where} goes through the cache of constants")
+                    used = argument is not None and argument.used
+                    if used and where == polled:
+                        # It has polled in vain, and would do so until it reads another value.
+                        raise Blocked
+                    polled = where
+                    registers[operands[0]] = yield Load(where, *_strength(parts), used=used)
                 case "st":
                     where, _ = self._place(parts, operands[0], registers)
                     value = _value(operands[1], registers)
+                    polled = None
                     yield Store(where, value, *_strength(parts))
                 case _:
                     registers[operands[0]] = _computed(kind, parts, operands, registers)
-
-    def _load(
-        self, parts: Sequence[str], operand: str, registers: Mapping[str, int | None]
-    ) -> Generator[Operation, Any, int | None]:
-        where, argument = self._place(parts, operand, registers)
-        if argument is not None and argument.words:
-            return argument.words[int(where[-1])]
-        if "nc" in parts:
-            raise ValueError(f"a load of {where} goes through the cache of constants")
-        return (yield Load(where, *_strength(parts), used=argument is not None and argument.used))
 
     def _place(
         self, parts: Sequence[str], operand: str, registers: Mapping[str, int | None]
