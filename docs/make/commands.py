@@ -29,8 +29,8 @@ from tvm_ios.cli.frame.commands import SUMMARIES, help_page, load_command
 
 PAGE = Path(__file__).parents[1] / "commands.md"
 
-#: The file that the example of ``sweep`` takes.
-SWEEP = PAGE.parents[1] / "examples" / "sweep.toml"
+#: The files that the examples of ``sweep`` and ``check`` take.
+GIVEN = tuple(PAGE.parents[1] / "examples" / name for name in ("sweep.toml", "plan.json"))
 
 #: Where the example of ``server`` finds a tracker.
 _TRACKER = "127.0.0.1:9190"
@@ -90,7 +90,8 @@ def main() -> None:
     kept = known_outputs(PAGE.read_text()) if sys.argv[1:] else {}
     parts = [INTRODUCTION]
     with tempfile.TemporaryDirectory(prefix="tvm-ios-") as folder:
-        shutil.copy(SWEEP, folder)
+        for given in GIVEN:
+            shutil.copy(given, folder)
         for name in commands():
             earlier = {} if name in named else kept
             outputs = [earlier.get(line) or _run(line, Path(folder)) for line in EXAMPLES[name]]

@@ -50,7 +50,7 @@ GpuPrecision = Literal["float32", "tf32", "float16"]
 #: The first architecture with the instructions that we use.
 _TENSOR_CORES = 80
 #: Incremented whenever the generated code of a kernel changes.
-_VERSION = 2
+_VERSION = 3
 
 
 class CudaKernelCompiler(UnitCompiler):
@@ -136,7 +136,12 @@ class CudaKernelCompiler(UnitCompiler):
             return self._library_calls[symbol]
         kernel, cubin = self._compiled[self._key_of_symbol(symbol)][symbol]
         return Launchable(
-            kernel.entry, kernel.grid, kernel.block, kernel.dynamic_shared_bytes, cubin
+            kernel.entry,
+            kernel.grid,
+            kernel.block,
+            kernel.dynamic_shared_bytes,
+            cubin,
+            early=kernel.early,
         )
 
     def blocks(self, symbol: str) -> int:

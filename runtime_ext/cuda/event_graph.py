@@ -8,6 +8,7 @@ it all. The C++ executor (``runtime_ext/native/cuda.cc``) has the same rule.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -47,6 +48,17 @@ class EventGraph:
     def recorded(self) -> frozenset[int]:
         """Nodes after which an event is recorded."""
         return frozenset(self.joins).union(*(node.awaits for node in self.nodes))
+
+    @property
+    def followers(self) -> Mapping[int, int]:
+        """The nodes that wait for nothing but the node before them on their stream, with that."""
+        last: dict[int, int] = {}
+        followers: dict[int, int] = {}
+        for number, node in enumerate(self.nodes):
+            if node.lane in last and not node.awaits:
+                followers[number] = last[node.lane]
+            last[node.lane] = number
+        return followers
 
     @property
     def edges(self) -> frozenset[tuple[int, int]]:

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from runtime_ext.cuda.bound_calls import bound_calls, require_resident
+from runtime_ext.cuda.bound_calls import KernelCall, bound_calls, require_resident
 from runtime_ext.cuda.event_graph import EventGraph, Node, event_graph
 from runtime_ext.cuda.machine_code.launchable import Launchable, LaunchedWork
 from runtime_ext.cuda.nvidia.cudnn_convolution import CudnnLanes
@@ -205,7 +205,8 @@ class CudaExecutor:
                 call("cuStreamWaitEvent", queue, self._events[other].handle, 0)
             if timed is not None:
                 timed.record(timed.before[number], queue)
-            self._launch(number, node, queue, checked)
+            # An event is no kernel that another may follow early.
+            self._launch(number, node, queue, checked, early=timed is None)
             if timed is not None:
                 timed.record(timed.after[number], queue)
             if number in self._events:
@@ -213,9 +214,13 @@ class CudaExecutor:
         for number in graph.joins:
             call("cuStreamWaitEvent", self.origin, self._events[number].handle, 0)
 
-    def _launch(self, number: int, node: Node, queue: Any, checked: bool) -> None:
+    def _launch(self, number: int, node: Node, queue: Any, checked: bool, *, early: bool) -> None:
         try:
-            self._calls[number].issue()
+            bound = self._calls[number]
+            if isinstance(bound, KernelCall):
+                bound.issue(early=early)
+            else:
+                bound.issue()
             if checked:
                 call("cuStreamSynchronize", queue)
         except CudaError as error:

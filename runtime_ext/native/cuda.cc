@@ -31,6 +31,7 @@ constexpr unsigned kInGraph = 1;
 constexpr int kThreadLocal = 1;
 constexpr int kMostDynamicShared = 8;
 constexpr int kMultiprocessors = 16;
+constexpr int kProgrammaticSerialization = 6;
 constexpr unsigned kSharedWithoutAsking = 48 << 10;
 constexpr std::size_t kBufferAlignment = 256;
 
@@ -131,6 +132,7 @@ struct Call {
   std::vector<std::pair<Address, std::size_t>> cleared;
   std::vector<std::size_t> awaits;  // other calls
   bool forks;
+  bool early;  // may be launched before the call before it on its lane has ended
   Resource done;  // set where somebody waits for it
 };
 
@@ -221,7 +223,8 @@ class Cuda final : public Device {
       record(origin, Origin());
       Issue([&](std::size_t number, Handle stream) {
         record(before[number], stream);
-        Launch(calls_[number], stream);
+        // An event is no kernel that another may follow early.
+        Launch(calls_[number], stream, false);
         record(after[number], stream);
       });
     });
@@ -277,6 +280,7 @@ class Cuda final : public Device {
       calls_.push_back(MakeCall(program, lane, issued[lane].size(), item));
       calls_.back().awaits = std::move(awaits[lane]);
       calls_.back().forks = forks;
+      calls_.back().early = BeginsEarly(calls_.back(), issued[lane]);
       awaits[lane].clear();
       issued[lane].push_back(calls_.size() - 1);
       awaited.push_back(false);
@@ -297,6 +301,13 @@ class Cuda final : public Device {
     for (std::size_t i = 0; i < calls_.size(); ++i) {
       if (awaited[i]) calls_[i].done = NewEvent(kNoTiming);
     }
+  }
+
+  // Whether a call waits for nothing but the one before it on its lane, as it does by itself. Kernels
+  // that are launched cooperatively come when all else has ended. As event_graph.py has it.
+  bool BeginsEarly(const Call& call, const std::vector<std::size_t>& before) const {
+    return LoadDriver().LaunchKernelEx != nullptr && call.kernel->early && call.awaits.empty() &&
+           !before.empty() && !calls_[before.back()].kernel->Cooperative();
   }
 
   // Refuses a kernel whose blocks wait for each other if not all of them can run at once: a part of
@@ -327,7 +338,7 @@ class Cuda final : public Device {
     }
     Call call{lane, place, "unit '" + program.units[item.unit] + "' failed in kernel '" + symbol +
               "' on lane " + std::to_string(lane),
-              &kernels_[item.kernel], functions_[item.kernel], {}, {}, {}, {}, false, {}};
+              &kernels_[item.kernel], functions_[item.kernel], {}, {}, {}, {}, false, false, {}};
     for (std::size_t buffer : item.buffers) call.arguments.push_back(buffers_.addresses[buffer]);
     // Moving a vector leaves its elements where they are.
     for (Address& argument : call.arguments) call.parameters.push_back(&argument);
@@ -355,12 +366,14 @@ class Cuda final : public Device {
   bool WarmUp() {
     if (replay_) return false;
     Issue([this](std::size_t number, Handle stream) {
-      Launch(calls_[number], stream);
+      Launch(calls_[number], stream, calls_[number].early);
       Named(calls_[number], [&] { TVM_IOS_CUDA(StreamSynchronize, stream); });
     });
     Finish();
     replay_ = Capture([this] {
-      Issue([this](std::size_t number, Handle stream) { Launch(calls_[number], stream); });
+      Issue([this](std::size_t number, Handle stream) {
+        Launch(calls_[number], stream, calls_[number].early);
+      });
     });
     return true;
   }
@@ -417,7 +430,7 @@ class Cuda final : public Device {
     }
   }
 
-  void Launch(Call& call, Handle stream) {
+  void Launch(Call& call, Handle stream, bool early) {
     Named(call, [&] {
       for (const auto& [address, bytes] : call.cleared) {
         TVM_IOS_CUDA(MemsetD8Async, address, 0, bytes, stream);
@@ -430,6 +443,11 @@ class Cuda final : public Device {
         // memory for the kernel before, and keeps two such kernels apart.
         TVM_IOS_CUDA(LaunchCooperativeKernel, call.function, gx, gy, gz, bx, by, bz,
                      kernel.shared_bytes, stream, call.parameters.data());
+      } else if (early) {
+        cuda::LaunchAttribute attribute{kProgrammaticSerialization, 0, {1}};
+        const cuda::LaunchConfig config{
+            {gx, gy, gz}, {bx, by, bz}, kernel.shared_bytes, stream, &attribute, 1};
+        TVM_IOS_CUDA(LaunchKernelEx, &config, call.function, call.parameters.data(), nullptr);
       } else {
         TVM_IOS_CUDA(LaunchKernel, call.function, gx, gy, gz, bx, by, bz, kernel.shared_bytes,
                      stream, call.parameters.data(), nullptr);

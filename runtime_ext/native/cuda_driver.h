@@ -17,6 +17,21 @@ using Address = std::uint64_t;
 // A stream, an event, a module, a function, a graph.
 using Handle = void*;
 
+// As in cuda.h.
+struct LaunchAttribute {
+  int id;
+  int padding;
+  int value[16];
+};
+struct LaunchConfig {
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned shared_bytes;
+  Handle stream;
+  LaunchAttribute* attributes;
+  unsigned count;
+};
+
 // The functions that are used, under the names without "cu"; their signatures are those of cuda.h.
 #define TVM_IOS_CUDA_FUNCTIONS(F)                                                               \
   F(Init, "cuInit", unsigned)                                                                   \
@@ -58,10 +73,12 @@ using Handle = void*;
   F(GraphLaunch, "cuGraphLaunch", Handle, Handle)                                               \
   F(GraphExecDestroy, "cuGraphExecDestroy", Handle)
 
-// Those that programs run without: one prepares a graph, and profiles need the other.
+// Those that programs run without: one prepares a graph, profiles need another, and the third
+// launches kernels early.
 #define TVM_IOS_CUDA_OPTIONAL_FUNCTIONS(F)                                                      \
   F(GraphUpload, "cuGraphUpload", Handle, Handle)                                               \
-  F(EventRecordWithFlags, "cuEventRecordWithFlags", Handle, Handle, unsigned)
+  F(EventRecordWithFlags, "cuEventRecordWithFlags", Handle, Handle, unsigned)                   \
+  F(LaunchKernelEx, "cuLaunchKernelEx", const LaunchConfig*, Handle, void**, void**)
 
 struct Driver {
 #define TVM_IOS_CUDA_MEMBER(name, symbol, ...) int (*name)(__VA_ARGS__);

@@ -40,14 +40,16 @@ std::vector<CudaKernel> ReadCudaKernels(std::string_view file, const std::string
   std::vector<CudaKernel> kernels;
   for (const std::string& symbol : symbols) {
     const JsonArray fields = List(Field(facts, symbol));
-    if (fields.size() != 6) throw Misfit("kernel '" + symbol + "' is not described");
+    // Only kernels that may be launched early have a seventh, which says so.
+    const bool early = fields.size() == 7;
+    if (fields.size() != 6 && !early) throw Misfit("kernel '" + symbol + "' is not described");
     const std::string key = Text(fields[4]);
     const auto cubin = cubins.find(key);
     if (cubin == cubins.end()) throw Misfit("kernel '" + symbol + "' has no code");
     auto& code = modules[key];
     if (!code) code = std::make_shared<const std::string>(cubin->second.bytes);
     kernels.push_back({Text(fields[0]), Extents(fields[1]), Extents(fields[2]), Count(fields[3]),
-                       Naturals(fields[5]), code});
+                       Naturals(fields[5]), code, early});
   }
   return kernels;
 }

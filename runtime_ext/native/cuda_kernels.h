@@ -23,6 +23,8 @@ struct CudaKernel {
   bool Cooperative() const { return !cleared.empty(); }
   // One string for all kernels of a module.
   std::shared_ptr<const std::string> cubin;
+  // Whether it waits by itself until the launches before it have ended, and may be launched earlier.
+  bool early;
 };
 
 // The kernels of these symbols, in order. Throws a Misfit, also if they are for another

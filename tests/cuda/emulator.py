@@ -76,6 +76,7 @@ def for_stand_in(kernels: Mapping[str, CudaKernel], room: Path) -> dict[str, Lau
         text.append(
             f"""
 extern "C" int {kernel.entry}_emulated_parameters = {len(kernel.parameters)};
+extern "C" int {kernel.entry}_emulated_waits = 1;
 extern "C" int {kernel.entry}_emulated(void** buffers, const unsigned* grid) {{
   const int extents[] = {{(int)grid[0], (int)grid[1], (int)grid[2]}}, block[] = {{{block}}};
   return run_{kernel.entry}(buffers, extents, block, 0) ? 0 : 1;
@@ -89,7 +90,14 @@ extern "C" int {kernel.entry}_emulated(void** buffers, const unsigned* grid) {{
     assert built.returncode == 0, built.stderr[:3000]
     code = library.read_bytes()
     return {
-        symbol: Launchable(f"{k.entry}_emulated", k.grid, k.block, k.dynamic_shared_bytes, code)
+        symbol: Launchable(
+            f"{k.entry}_emulated",
+            k.grid,
+            k.block,
+            k.dynamic_shared_bytes,
+            code,
+            early=k.early,
+        )
         for symbol, k in kernels.items()
     }
 

@@ -13,7 +13,7 @@ from relay_passes.load import load_model
 from relay_passes.pipeline import prepare
 from runtime_ext.cuda.compiler import CudaKernelCompiler
 from runtime_ext.cuda.machine_code.kernel import CudaKernel
-from runtime_ext.cuda.machine_code.launchable import read_kernels
+from runtime_ext.cuda.machine_code.launchable import Launchable, read_kernels
 from runtime_ext.cuda.machine_code.nvrtc import compile_cubin
 from runtime_ext.units.in_place import arrange
 from runtime_ext.units.unit import UnitSource
@@ -119,6 +119,31 @@ def test_aligned_reads_are_wide(tmp_path: Path) -> None:
         text = compiler.kernel(call.symbol).source
         assert "*(float4*)(b0_ptr" in text or "*(float4*)(b" in text
         assert "make_float4(b" not in text
+
+
+def test_kernels_that_may_be_launched_early_wait_before_they_touch_memory(tmp_path: Path) -> None:
+    compiler = CudaKernelCompiler("compute_90", tmp_path)
+    for call in compiler.compile(source())["unit"].code.calls:
+        kernel = compiler.function(call.symbol)
+        assert isinstance(kernel, Launchable)
+        assert kernel.early
+        text = kernel.cubin.decode()
+        waits, nexts = (
+            text.index(f"griddepcontrol.{what}") for what in ("wait", "launch_dependents")
+        )
+        assert waits < nexts < min(text.index("ld.global"), text.index("st.global"))
+        # What is read through it may not be written while the kernel runs.
+        assert "ld.global.nc" not in text
+
+
+def test_kernels_of_older_gpus_are_not_launched_early(tmp_path: Path) -> None:
+    compiler = CudaKernelCompiler("compute_80", tmp_path)
+    for call in compiler.compile(source())["unit"].code.calls:
+        kernel = compiler.function(call.symbol)
+        assert isinstance(kernel, Launchable)
+        assert not kernel.early
+        assert b"griddepcontrol" not in kernel.cubin
+        assert b"ld.global.nc" in kernel.cubin
 
 
 def test_the_emulator_finds_a_missing_barrier(tmp_path: Path) -> None:

@@ -66,6 +66,21 @@ def test_the_order_is_the_programs(program: Program) -> None:
 
 
 @examples(100)
+@given(any_program())
+def test_followers_wait_for_one_launch_of_their_stream(program: Program) -> None:
+    graph = event_graph(program)
+    before: dict[int, set[int]] = {}
+    for a, b in graph.edges:
+        before.setdefault(b, set()).add(a)
+    expected = {
+        b: a
+        for b, (a, *others) in before.items()
+        if not others and graph.nodes[a].lane == graph.nodes[b].lane
+    }
+    assert graph.followers == expected
+
+
+@examples(100)
 @given(cases(whole=True), st.integers(1, 6))
 def test_every_event_is_needed(case: Case, lanes: int) -> None:
     graph = event_graph(lower(case.graph, case.schedule_on(lanes), case.code, lanes=lanes))

@@ -62,6 +62,7 @@ def test_kernels_are_stored_once_and_read_back(tmp_path: Path) -> None:
         "a": Launchable("f", (1, 2, 3), (32, 1, 1), 0, b"one" * 100),
         "b": Launchable("g", (7, 1, 1), (64, 2, 1), 99, b"one" * 100, (0, 2)),
         "c": Launchable("g", (7, 1, 1), (64, 2, 1), 99, b"two"),
+        "d": Launchable("g", (7, 1, 1), (64, 2, 1), 99, b"two", early=True),
     }
     path = tmp_path / "kernels.safetensors"
     write_kernels(path, "sm_90a", kernels)

@@ -26,6 +26,8 @@ SHORT: Mapping[str, Mapping[str, str]] = {
 EXIT_CODES: Mapping[str, tuple[int, ...]] = {
     # It may find something that is wrong with this machine.
     "tvm-ios doctor": (0, 1),
+    # The example has a race.
+    "tvm-ios check plan.json": (1,),
     # No order fits: the page shows the sentence.
     "tvm-ios memory darts_cifar --budget 400K": (1,),
 }
@@ -165,8 +167,17 @@ def _results(scratch: Scratch, path: Path) -> None:
     scratch.tvm_ios("schedule", "model.onnx", *measured, "-o", f"{path.name}/schedule.json")
 
 
-def _sweep(scratch: Scratch, path: Path) -> None:
-    path.write_bytes((ROOT / "examples" / "sweep.toml").read_bytes())
+def _example(scratch: Scratch, path: Path) -> None:
+    path.write_bytes((ROOT / "examples" / path.name).read_bytes())
+
+
+def _graph(scratch: Scratch, path: Path) -> None:
+    path.write_text('digraph dot {\n"graph_1_node_0"[style="bold" label="0\nk\n"];\n}\n')
+
+
+def _touched(scratch: Scratch, path: Path) -> None:
+    page = (ROOT / "docs" / "check.md").read_text()
+    path.write_text(page.partition("```json\n")[2].partition("```")[0])
 
 
 def _longest_path(scratch: Scratch, path: Path) -> None:
@@ -198,6 +209,9 @@ GIVEN: Mapping[str, Callable[[Scratch, Path], None]] = {
     "app": _deployment,
     "squeezenet.bundle": _bundle,
     "results": _results,
-    "sweep.toml": _sweep,
+    "sweep.toml": _example,
+    "plan.json": _example,
+    "graph.dot": _graph,
+    "buffers.json": _touched,
     _PACKAGE: _longest_path,
 }

@@ -19,7 +19,7 @@ LANGUAGES = {
     # Drawings, and what programs print.
     *("", "text"),
     # Directives of Sphinx, which `make docs` reads.
-    *("{toctree}", "{eval-rst}"),
+    *("{toctree}", "{eval-rst}", "{literalinclude}"),
 }
 
 

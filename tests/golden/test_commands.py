@@ -29,6 +29,8 @@ STORIES: Mapping[str, tuple[str, ...]] = {
         "run out.tar --repeat 3 --json",
         "explain out --repeat 3",
         "explain out --repeat 3 --json",
+        "check out",
+        "check out.tar --json",
         "trace out -o trace.json",
         "report out -o page.html",
     ),

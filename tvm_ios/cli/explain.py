@@ -10,10 +10,10 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from tvm_ios.cli.executables import program_at
 from tvm_ios.cli.frame import panels
 from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import Reporting, console, print_json, reports_errors, tell_tail
+from tvm_ios.cli.options.executables import program_at
 from tvm_ios.cli.options.model import At, input_shapes
 from tvm_ios.cli.options.search_options import DeviceName
 from tvm_ios.files.byte_sizes import size_text

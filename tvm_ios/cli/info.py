@@ -9,9 +9,9 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from tvm_ios.cli.executables import refuse_models
 from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import Reporting, console, print_json, reports_errors
+from tvm_ios.cli.options.executables import refuse_models
 from tvm_ios.cli.tables.deployed import entry_table
 from tvm_ios.cli.tables.ranges import schedule_texts
 from tvm_ios.deployment.registry import is_deployment, read_registry

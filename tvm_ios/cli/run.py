@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from tvm_ios.cli.executables import refuse_models
 from tvm_ios.cli.frame import panels
 from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import Reporting, print_json, reports_errors
+from tvm_ios.cli.options.executables import refuse_models
 from tvm_ios.cli.options.model import States, input_shapes, states_of
 from tvm_ios.cli.options.search_options import Objective
 from tvm_ios.cli.options.values import refuse

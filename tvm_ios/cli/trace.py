@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from tvm_ios.cli.executables import program_at
 from tvm_ios.cli.frame import panels
 from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import Reporting, console, print_json, reports_errors, tell_tail
+from tvm_ios.cli.options.executables import program_at
 from tvm_ios.cli.options.model import At, input_shapes
 from tvm_ios.cli.options.search_options import DeviceName
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from runtime_ext.cuda.machine_code.prelude import AWAIT_EARLIER
 from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.program.program import BufferType
 
@@ -74,6 +75,11 @@ class CudaKernel:
     def footprint(self) -> Footprint:
         """Threads, registers and shared memory of a block."""
         return Footprint(self.threads, self.registers, self.shared_bytes)
+
+    @property
+    def early(self) -> bool:
+        """Whether it may be launched before the launches that it waits for have ended."""
+        return AWAIT_EARLIER in self.source
 
     def to_json(self) -> dict[str, Any]:
         """Return the kernel without its TIR as JSON data, as ``read_as`` reads it."""

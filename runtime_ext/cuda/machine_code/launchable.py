@@ -27,7 +27,7 @@ from tvm_ios.files.plain_data import read_as
 _FORMAT = "tvm-ios cuda kernels"
 _Extents = tuple[int, int, int]
 #: The fields of a :class:`Launchable`, with the cubin's SHA-256 in its place.
-_Facts = tuple[str, _Extents, _Extents, int, str, tuple[int, ...]]
+_Facts = tuple[str, _Extents, _Extents, int, str, tuple[int, ...], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,8 @@ class Launchable:
     #: Positions of arguments whose buffers are set to zero before each launch, such as the counters
     #: by which blocks wait for each other.
     cleared: tuple[int, ...] = ()
+    #: Whether it waits by itself until the launches before it have ended: it may be launched early.
+    early: bool = False
 
     @property
     def cooperative(self) -> bool:
@@ -63,6 +65,7 @@ def write_kernels(path: Path, arch: str, kernels: Mapping[str, LaunchedWork]) ->
     cubins = {_key(k.cubin): np.frombuffer(k.cubin, np.uint8) for k in launchables.values()}
     facts = {
         symbol: [k.entry, k.grid, k.block, k.shared_bytes, _key(k.cubin), k.cleared]
+        + [True] * k.early
         for symbol, k in launchables.items()
     }
     metadata: dict[str, Any] = {"format": _FORMAT, "version": 1, "arch": arch, "kernels": facts}
@@ -104,12 +107,15 @@ def read_kernels(path: Path) -> tuple[str, dict[str, LaunchedWork]]:
 
 
 def _launchable(facts: object, header: Mapping[str, Any], data: bytes) -> Launchable:
-    entry, grid, block, shared_bytes, key, cleared = read_as(_Facts, facts)
+    if isinstance(facts, list) and len(facts) == len(_Facts.__args__) - 1:
+        # As files are that are older than early launches, too.
+        facts = [*facts, False]
+    entry, grid, block, shared_bytes, key, cleared, early = read_as(_Facts, facts)
     begin, end = naturals(header[key]["data_offsets"])
     cubin = data[begin:end]
     if _key(cubin) != key:
         raise ValueError(f"cubin {key[:12]}")
-    return Launchable(entry, grid, block, shared_bytes, cubin, cleared)
+    return Launchable(entry, grid, block, shared_bytes, cubin, cleared, early)
 
 
 def _key(cubin: bytes) -> str:

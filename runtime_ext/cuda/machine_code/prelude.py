@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+#: The first statement of kernels that may be launched early, for GPUs of :data:`EARLY_FROM` and
+#: newer: it waits until the launches before have ended and what they wrote can be seen, and then
+#: lets the next one come.
+AWAIT_EARLIER = "TVM_IOS_AWAIT_EARLIER;"
+EARLY_FROM = 90
+
 #: Not every machine with a compiler has headers, so none are used. Half precision is for storage
 #: only; arithmetic converts to float32, as our kernels do anyway.
 PRELUDE = """\
@@ -22,6 +28,9 @@ typedef unsigned long long uint64_t;
 #else
 #include <cstdint>
 #endif
+#define TVM_IOS_AWAIT_EARLIER \\
+  asm volatile("griddepcontrol.wait;" ::: "memory"); \\
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
 #ifndef CUDART_INF_F
 #define CUDART_INF_F __int_as_float(0x7f800000)
 #define CUDART_NAN_F __int_as_float(0x7fffffff)

@@ -12,7 +12,7 @@ import tvm_ffi
 from tvm import tirx
 
 from runtime_ext.cuda.machine_code.kernel import LaunchExtents, grid_and_block
-from runtime_ext.cuda.machine_code.prelude import PRELUDE
+from runtime_ext.cuda.machine_code.prelude import AWAIT_EARLIER, EARLY_FROM, PRELUDE
 from tvm_ios.program.program import BufferType
 
 #: The end of the prefix that TVM's code generator writes before the kernel's own code.
@@ -67,6 +67,8 @@ def generate(scheduled: Any, entry: str, arch: str, pipeline: str = "tirx") -> G
     code = text[text.index(END_OF_PREFIX) + len(END_OF_PREFIX) :]
     code = re.sub(r"^extern \"C\" __global__ .*\);\n", "", code, flags=re.MULTILINE)
     code = _with_all_parameters(re.sub(rf"\b{names[0]}\b", entry, code), entry, scheduled)
+    if int(arch.strip("sm_af")) >= EARLY_FROM:
+        code = _awaiting(code, entry)
     grid, block = launch_extents(scheduled)
     parameters = tuple(
         BufferType(tuple(int(e) for e in p.ty.shape), str(p.ty.dtype)) for p in scheduled.params
@@ -101,6 +103,18 @@ def written_parameters(scheduled: Any) -> tuple[int, ...]:
     return tuple(
         i for i, p in enumerate(scheduled.params) if any(p.same_as(buffer) for buffer in written)
     )
+
+
+def _awaiting(code: str, entry: str) -> str:
+    """Return the code of a kernel that may be launched early.
+
+    What it reads may still be written when it begins, so nothing may be loaded through the cache of
+    constants. The compiler does that only for parameters that do not alias.
+    """
+    signature = re.search(rf"\b{entry}\([^()]*\) \{{", code)
+    assert signature is not None
+    begins = f"{signature[0].replace('__restrict__ ', '')}\n  {AWAIT_EARLIER}"
+    return code[: signature.start()] + begins + code[signature.end() :]
 
 
 def _with_all_parameters(code: str, entry: str, scheduled: Any) -> str:

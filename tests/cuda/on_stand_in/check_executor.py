@@ -110,6 +110,34 @@ def test_a_missing_wait_is_seen(captured: bool) -> None:
         recover()
 
 
+@pytest.mark.parametrize("captured", [True, False])
+def test_kernels_that_wait_by_themselves_are_launched_early(captured: bool) -> None:
+    waiting = {"step": kernel("waiting_step", early=True)}
+    before = calls("cuLaunchKernelEx")
+    running = Running(relay_race(1, 7), waiting, captured=captured)
+    assert [running.result() for _ in range(10)] == [7] * 10
+    assert calls("cuLaunchKernelEx") > before
+    running.executor.profile()
+    running.executor.close()
+
+
+@pytest.mark.parametrize("captured", [True, False])
+def test_an_early_launch_that_does_not_wait_is_seen(captured: bool) -> None:
+    running = Running(relay_race(1, 7), {"step": kernel("step", early=True)}, captured=captured)
+    # The first run waits after each launch.
+    assert {running.result() for _ in range(30)} != {7}
+    recover()
+
+
+def test_launches_that_wait_for_another_stream_are_not_early() -> None:
+    waiting = {"step": kernel("waiting_step", early=True)}
+    before = calls("cuLaunchKernelEx")
+    running = Running(relay_race(2, 7), waiting)
+    assert [running.result() for _ in range(10)] == [7] * 10
+    assert calls("cuLaunchKernelEx") == before
+    running.executor.close()
+
+
 def crossing() -> Program:
     """Two lanes that begin at once; lane 0 needs both, and lane 1 ends last."""
     items = (

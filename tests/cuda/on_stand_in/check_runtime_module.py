@@ -65,6 +65,27 @@ def test_all_that_a_module_does(tmp_path: Path) -> None:
     assert {kind: live(kind) for kind in before} == before
 
 
+def test_kernels_that_wait_by_themselves_are_launched_early(tmp_path: Path) -> None:
+    """One launch after another on a stream, and none that waits for another stream."""
+    made = add_two(tmp_path, KERNELS)
+    waiting = {"step": kernel("waiting_step", early=True)}
+    x, c, _, _, y, d = (b.name for b in made.program.buffers)
+    executable(
+        tmp_path, made.program, waiting, {c: np.arange(12)}, {x: "input", y: "first", d: "second"}
+    ).save(tmp_path / "out")
+    module = load_module(tmp_path / "out")
+    before = calls("cuLaunchKernelEx")
+    for _ in range(20):
+        module.run(input=np.full(12, 5))
+        np.testing.assert_array_equal(module.get_output("first"), np.full(12, 7))
+        np.testing.assert_array_equal(module.get_output("second"), np.arange(12) + 2)
+    # In the first run and in the capture.
+    assert calls("cuLaunchKernelEx") == before + 2
+    module.profile()
+    assert calls("cuLaunchKernelEx") == before + 2
+    module.close()
+
+
 def test_states_stay_on_the_device(tmp_path: Path) -> None:
     replace(add_two(tmp_path, KERNELS), notes={"states": {"first": "input"}}).save(tmp_path / "out")
     for session in (load(tmp_path / "out").session(), load_module(tmp_path / "out")):

@@ -49,6 +49,6 @@ def kernels_of(case: Case, program: Program) -> Mapping[str, Launchable]:
             form = {"mix": "mix_only", "finish": "finish_only"}
             entry = form.get(call.symbol.partition(".")[2], "whole")
             launchables[call.symbol] = kernel(
-                f"{entry}_{len(call.arguments)}", (unit + 1, data, outputs)
+                f"{entry}_{len(call.arguments)}", (unit + 1, data, outputs), early=True
             )
     return {symbol: launchables[symbol] for symbol in program.kernels}

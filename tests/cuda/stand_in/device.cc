@@ -239,7 +239,7 @@ CALL(cuModuleGetFunction, void** function, void* handle, const char* entry) {
   IN_CONTEXT;
   GET(Module, module, handle);
   if (!module->library) {
-    *function = new Function{module, compute_nothing, 0, 48 << 10};
+    *function = new Function{module, compute_nothing, 0, true, 48 << 10};
     return kSuccess;
   }
   void* code = dlsym(module->library, entry);
@@ -247,7 +247,9 @@ CALL(cuModuleGetFunction, void** function, void* handle, const char* entry) {
       static_cast<int*>(dlsym(module->library, (std::string(entry) + "_parameters").c_str()));
   if (!code || !parameters) return kNotFound;
   *function = new Function{module, reinterpret_cast<int (*)(void**, const unsigned*)>(code),
-                           *parameters, 48 << 10};
+                           *parameters,
+                           dlsym(module->library, (std::string(entry) + "_waits").c_str()) != nullptr,
+                           48 << 10};
   return kSuccess;
 }
 
@@ -267,9 +269,11 @@ CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, int* blocks, void*, int thread
   return kSuccess;
 }
 
-CALL(cuLaunchKernel, void* handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-     unsigned bz, unsigned shared, void* queue, void** parameters, void** extra) {
-  IN_CONTEXT;
+namespace {
+
+Result launch(void* handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+              unsigned bz, unsigned shared, void* queue, void** parameters, void** extra,
+              Begin begin) {
   GET(Stream, stream, queue);
   auto* function = static_cast<Function*>(handle);
   if (!function->module->alive) return kInvalidHandle;
@@ -289,14 +293,49 @@ CALL(cuLaunchKernel, void* handle, unsigned gx, unsigned gy, unsigned gz, unsign
       if (!within(state().memory, reinterpret_cast<uintptr_t>(value), 1)) return kIllegalAddress;
     }
     return function->code(values.data(), grid.data()) ? kIllegalAddress : kSuccess;
-  });
+  }, begin);
 }
+
+}  // namespace
+
+CALL(cuLaunchKernel, void* handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+     unsigned bz, unsigned shared, void* queue, void** parameters, void** extra) {
+  IN_CONTEXT;
+  return launch(handle, gx, gy, gz, bx, by, bz, shared, queue, parameters, extra, Begin::kKernel);
+}
+
+#ifndef OLDER_DRIVER
+// As in cuda.h.
+struct LaunchConfig {
+  unsigned grid[3], block[3], shared;
+  void* queue;
+  struct {
+    int id, padding, value[16];
+  }* attributes;
+  unsigned count;
+};
+
+CALL(cuLaunchKernelEx, const LaunchConfig* config, void* handle, void** parameters, void** extra) {
+  IN_CONTEXT;
+  bool early = false;
+  for (unsigned n = 0; n < config->count; ++n) {
+    if (config->attributes[n].id != 6) return complain("a launch with an unknown attribute");
+    early = config->attributes[n].value[0] != 0;
+  }
+  const bool waits = static_cast<Function*>(handle)->waits;
+  const Begin begin =
+      !early ? Begin::kKernel : waits ? Begin::kEarlyAndWaits : Begin::kEarly;
+  const auto& [grid, block, shared, queue, attributes, count] = *config;
+  return launch(handle, grid[0], grid[1], grid[2], block[0], block[1], block[2], shared, queue,
+                parameters, extra, begin);
+}
+#endif
 
 CALL(cuLaunchCooperativeKernel, void* handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
      unsigned by, unsigned bz, unsigned shared, void* queue, void** parameters) {
   IN_CONTEXT;
   if (uint64_t{gx} * gy * gz * bx * by * bz > kProcessors * kThreads) return kTooLarge;
-  return cuLaunchKernel(handle, gx, gy, gz, bx, by, bz, shared, queue, parameters, nullptr);
+  return launch(handle, gx, gy, gz, bx, by, bz, shared, queue, parameters, nullptr, Begin::kOther);
 }
 
 CALL(cuGetErrorName, int, const char** text) {

@@ -3,7 +3,8 @@
 // Device memory is host memory, and a "cubin" is a shared object whose kernels are C functions.
 // Nothing runs when it is issued: work waits until somebody synchronises, and then runs in a
 // random order that streams, events and graphs allow, only as far as that somebody needs it. A
-// missing dependence or a missing join therefore shows in results.
+// missing dependence or a missing join therefore shows in results. A kernel that is launched early
+// (programmatic dependent launch) runs as soon as the one before it has begun, unless it waits.
 //
 // With STAND_IN_IDLE in the environment it takes what was compiled for a GPU, whose kernels then
 // compute nothing, and all work is done when it is issued: for what only has to go its way.
@@ -44,6 +45,10 @@ enum Result {
   kComplaint = 999,
 };
 
+// When work begins: when what is before it has ended; or, a kernel that was launched early, when that
+// has begun, unless it waits by itself.
+enum class Begin { kOther, kKernel, kEarly, kEarlyAndWaits };
+
 struct Work {
   std::vector<std::shared_ptr<Work>> after;
   std::function<Result()> run;
@@ -64,6 +69,7 @@ struct GraphNode {
   std::vector<size_t> after;
   std::function<Result()> run;
   int lane;
+  Begin begin;
 };
 
 struct Graph : Handle {
@@ -112,6 +118,8 @@ struct Function {
   Module* module;
   int (*code)(void** arguments, const unsigned* grid);
   int parameters;
+  // Whether it waits by itself until the work before it has ended.
+  bool waits;
   unsigned most_shared;
 };
 
@@ -139,7 +147,9 @@ Result complain(const std::string& text);
 // Whether some bytes lie in one live allocation.
 bool within(const std::map<uintptr_t, size_t>& allocations, uintptr_t begin, size_t nbytes);
 // Appends work to a stream or to the graph that is being captured from it.
-Result append(Stream* stream, std::function<Result()> run);
+Result append(Stream* stream, std::function<Result()> run, Begin begin = Begin::kOther);
+// What work that begins early comes after: all that these do.
+Works before_these(const Works& works);
 // Runs what has to be done before all of these are, and by chance more.
 Result run_until(const Works& wanted);
 // An error if this thread may not call what could disturb a capture.

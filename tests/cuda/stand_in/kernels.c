@@ -47,9 +47,11 @@ static int finish_only(void** arguments, const unsigned* grid) {
   return 0;
 }
 
-// The driver knows of every kernel how many parameters it has; a function has a name for each.
+// The driver knows of every kernel how many parameters it has; a function has a name for each. And
+// whether it waits by itself until the kernel before has ended.
 #define WITH(code, count)                                          \
   const int code##_##count##_parameters = count;                   \
+  const int code##_##count##_waits = 1;                            \
   int code##_##count(void** arguments, const unsigned* grid) { return code(arguments, grid); }
 #define WITH_ALL(code)                                                                      \
   WITH(code, 2) WITH(code, 3) WITH(code, 4) WITH(code, 5) WITH(code, 6) WITH(code, 7)
@@ -58,13 +60,24 @@ WITH_ALL(mix_only)
 WITH_ALL(finish_only)
 
 // Copies x to y, plus one.
-const int step_parameters = 2;
-int step(void** arguments, const unsigned* grid) {
-  (void)grid;
+static int copy_plus_one(void** arguments) {
   for (int n = 0; n < LENGTH; ++n) {
     ((int64_t*)arguments[1])[n] = ((int64_t*)arguments[0])[n] + 1;
   }
   return 0;
+}
+
+const int step_parameters = 2;
+int step(void** arguments, const unsigned* grid) {
+  (void)grid;
+  return copy_plus_one(arguments);
+}
+
+const int waiting_step_parameters = 2;
+const int waiting_step_waits = 1;
+int waiting_step(void** arguments, const unsigned* grid) {
+  (void)grid;
+  return copy_plus_one(arguments);
 }
 
 const int broken_parameters = 2;

@@ -221,6 +221,7 @@ CALL(cuGraphLaunch, void* handle, void* queue) {
   for (const GraphNode& node : exec->nodes) {
     auto work = std::make_shared<Work>();
     for (size_t other : node.after) work->after.push_back(made[other]);
+    if (node.begin == Begin::kEarly) work->after = before_these(work->after);
     if (node.after.empty()) work->after = before;
     work->run = node.run;
     work->lane = node.lane;

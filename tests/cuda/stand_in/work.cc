@@ -68,20 +68,34 @@ void issue(const std::shared_ptr<Work>& work) {
   }
 }
 
-Result append(Stream* stream, std::function<Result()> run) {
+Works before_these(const Works& works) {
+  Works before;
+  for (auto& work : works) before.insert(before.end(), work->after.begin(), work->after.end());
+  return before;
+}
+
+Result append(Stream* stream, std::function<Result()> run, Begin begin) {
   if (stream->capture) {
     if (stream->capture->invalid) return kCaptureInvalidated;
     std::vector<GraphNode>& nodes = stream->capture->graph->nodes;
     const std::set<size_t>& tail = stream->captured_tail;
-    nodes.push_back({{tail.begin(), tail.end()}, std::move(run), stream->lane});
+    if (begin == Begin::kEarly || begin == Begin::kEarlyAndWaits) {
+      // What then happens with edges of other kinds is not documented.
+      if (tail.size() != 1 || nodes[*tail.begin()].begin == Begin::kOther) {
+        return complain("an early launch after something else than one kernel");
+      }
+    }
+    nodes.push_back({{tail.begin(), tail.end()}, std::move(run), stream->lane, begin});
     stream->captured_tail = {nodes.size() - 1};
     return kSuccess;
   }
   auto work = std::make_shared<Work>();
-  work->after = stream->tail;
+  work->after = begin == Begin::kEarly ? before_these(stream->tail) : stream->tail;
   work->run = std::move(run);
   work->lane = stream->lane;
-  stream->tail = {work};
+  // The stream has ended when both have.
+  if (begin != Begin::kEarly) stream->tail.clear();
+  stream->tail.push_back(work);
   issue(work);
   return kSuccess;
 }

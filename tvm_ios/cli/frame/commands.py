@@ -25,6 +25,7 @@ SUMMARIES: Mapping[str, str] = MappingProxyType(
         "prune": "Remove programs of a deployment.",
         "memory": "Order the operators of a model for the least peak memory, or place buffers.",
         "explain": "Say what bounds an executable, block by block, and what would help.",
+        "check": "Name each pair of launches that may run in either order on the same bytes.",
         "report": "Show an executable, or what a bundle found, on a page of HTML.",
         "trace": "Write a run of an executable as a trace that Perfetto shows.",
         "bench": "Optimise models and time them beside peers on as many threads.",

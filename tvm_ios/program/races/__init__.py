@@ -1,0 +1,1 @@
+"""Races in anybody's plan: launches, what orders them, and the bytes that they touch."""
