@@ -16,6 +16,7 @@ from benchmarks.report import write_result
 from tvm_ios.cli.frame.output import console
 from tvm_ios.costs.analytic import AnalyticCost
 from tvm_ios.devices.device import load_device
+from tvm_ios.devices.engine import IOS, load_engine
 
 #: The networks that the figures of the device were fitted to.
 FITTED = ("squeezenet", "inception_v3")
@@ -90,7 +91,9 @@ def other_batches() -> Iterator[dict[str, Any]]:
 def authors_seconds(optimised_for: int, batch: int, device: str = "v100") -> float:
     """Predicted seconds of a schedule of the authors'."""
     graph, stages = authors_schedule(optimised_for, batch)
-    return float(AnalyticCost(load_device(device)).stage_latencies(graph, stages).sum())
+    return float(
+        AnalyticCost(load_device(device), load_engine(IOS)).stage_latencies(graph, stages).sum()
+    )
 
 
 def simulated() -> Iterator[dict[str, Any]]:

@@ -26,13 +26,11 @@ from runtime_ext.cuda.machine_code.nvrtc import (
 )
 from runtime_ext.cuda.machine_code.packed_kernels import pack, unpack
 from runtime_ext.cuda.machine_code.source import cuda_target, generate
-from runtime_ext.cuda.machine_code.target_gpu import gpu_of, target_gpu
 from runtime_ext.cuda.persistent.rtask import rtask_function
 from runtime_ext.cuda.persistent.rtask_function import RTaskFunction
 from runtime_ext.cuda.persistent.stage_fuser import GpuStageFuser
 from runtime_ext.cuda.stored_types import stored_as
 from runtime_ext.kernels.artefact import Artefact, ArtefactCache, KernelPhase
-from runtime_ext.kernels.cut import GemmTile
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.library_convolution import CUDNN, PRECISIONS, LibraryConvolution
 from runtime_ext.kernels.spec import Contraction
@@ -41,6 +39,8 @@ from runtime_ext.tuning_log.log import TuningLog
 from runtime_ext.units.plans import different, library_plan, plan_unit
 from runtime_ext.units.unit import UnitPlan, UnitSource, Workload
 from runtime_ext.units.unit_compiler import UnitCompiler
+from tvm_ios.costs.cuda_kernels.target_gpu import gpu_of, target_gpu
+from tvm_ios.costs.cuda_kernels.tile import GemmTile
 from tvm_ios.devices.device import DeviceDescription, largest_gpu
 from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.errors import UnfusedError, UserError
@@ -50,7 +50,7 @@ GpuPrecision = Literal["float32", "tf32", "float16"]
 #: The first architecture with the instructions that we use.
 _TENSOR_CORES = 80
 #: Incremented whenever the generated code of a kernel changes.
-_VERSION = 2
+_VERSION = 3
 
 
 class CudaKernelCompiler(UnitCompiler):

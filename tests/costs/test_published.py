@@ -12,6 +12,7 @@ from benchmarks.predicted import described_devices
 from tests.random_dags import graph_of
 from tvm_ios.costs.named import described_costs
 from tvm_ios.devices.device import load_device
+from tvm_ios.devices.engine import IOS, load_engine
 from tvm_ios.policies.policy import Limits, Problem
 from tvm_ios.search import search
 
@@ -50,7 +51,8 @@ def test_resnet_gains_little_and_a_chain_nothing() -> None:
     predicted = described_devices.latencies("resnet50", 1, "v100", ("sequential", "ios-both"))
     assert 1 < predicted["sequential"] / predicted["ios-both"] < 1.05
     chain = Problem.of(graph_of([1 << place - 1 if place else 0 for place in range(12)]), 40)
-    costs = described_costs(load_device("v100"))
+    engine = load_engine(IOS)
+    costs = described_costs(load_device("v100"), engine)
     assert costs.stages is not None
     seconds = {
         policy: sum(
@@ -60,7 +62,7 @@ def test_resnet_gains_little_and_a_chain_nothing() -> None:
         for policy in ("sequential", "ios-both", "rammer")
     }
     assert seconds["ios-both"] == pytest.approx(seconds["sequential"])
-    launches = 11 * load_device("v100").launch_overhead
+    launches = 11 * engine.launch_overhead
     assert seconds["sequential"] - launches <= seconds["rammer"] < seconds["sequential"]
 
 
