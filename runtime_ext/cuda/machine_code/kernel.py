@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from runtime_ext.cuda.machine_code.launchable import Launchable
 from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.program.program import BufferType
 
@@ -74,6 +75,20 @@ class CudaKernel:
     def footprint(self) -> Footprint:
         """Threads, registers and shared memory of a block."""
         return Footprint(self.threads, self.registers, self.shared_bytes)
+
+    def launchable(self, code: bytes, cleared: tuple[int, ...] = ()) -> Launchable:
+        """Return the kernel with its code, to launch; see :class:`Launchable`."""
+        return Launchable(
+            self.entry,
+            self.grid,
+            self.block,
+            self.dynamic_shared_bytes,
+            code,
+            cleared,
+            registers=self.registers,
+            local_bytes=self.local_bytes,
+            static_shared_bytes=self.static_shared_bytes,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the kernel without its TIR as JSON data, as ``read_as`` reads it."""
