@@ -65,6 +65,7 @@ def test_engines_say_where_their_figures_are_from_and_whose_kernels_they_run(
     assert {load_engine(n).kernels for n in ("ios", "lanes")} == {"library"}
     assert engine_of(load_device("v100")) == load_engine("graph")
     assert engine_of(load_device("cpu")) == load_engine("lanes")
+    assert engine_of(load_device("mi50")) == engine_of(load_device("k80")) == load_engine("ios")
     text = resources.files("tvm_ios").joinpath("devices/engine_data/graph.json").read_text()
     path = tmp_path / "mine.json"
     path.write_text(text.replace('"kernels": "cuda"', '"kernels": "many"'))

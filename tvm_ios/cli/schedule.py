@@ -90,7 +90,7 @@ EngineName = Annotated[
     panels.search(
         "--engine",
         help="Of a described device: what runs programs there. graph: this project's captured "
-        "graph; ios: the engine of IOS's authors; or a .json file.  [graph, on a CPU lanes]",
+        "graph; ios: the engine of IOS's authors; or a .json file.  [that of our programs]",
         autocompletion=complete_engine,
     ),
 ]

@@ -12,6 +12,8 @@ from tvm_ios.devices.figure_files import DeviceError, FigureFiles
 #: The engine of IOS's authors; this project's captured graphs on GPUs, and lanes on CPUs.
 IOS, GRAPH, LANES = "ios", "graph", "lanes"
 
+#: The first compute capability that NVRTC still compiles for.
+_FIRST_CAPABILITY = 50
 #: Whose kernels an engine runs.
 Kernels = Literal["library", "cuda"]
 
@@ -89,5 +91,12 @@ def engine_names() -> tuple[str, ...]:
 
 
 def engine_of(device: DeviceDescription) -> EngineDescription:
-    """Return the engine that runs this project's programs on a device."""
-    return load_engine(LANES if device.multiprocessor is None else GRAPH)
+    """Return the engine that runs this project's programs on a device.
+
+    Of a GPU that these are not compiled for it is that of a library's kernels.
+    """
+    if device.multiprocessor is None:
+        return load_engine(LANES)
+    capability = device.multiprocessor.arch.removeprefix("sm_").rstrip("af")
+    is_ours = capability.isdigit() and int(capability) >= _FIRST_CAPABILITY
+    return load_engine(GRAPH if is_ours else IOS)
