@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from tvm_ios.devices.device import DeviceDescription
 from tvm_ios.devices.figure_files import DeviceError, FigureFiles
@@ -77,7 +77,7 @@ def load_engine(name: str) -> EngineDescription:
     Raise DeviceError if there is none, or its file lacks a figure.
     """
     file = _FILES.load(name)
-    kernels = file.data.get("kernels")
+    kernels: Any = file.data.get("kernels")
     if kernels not in get_args(Kernels):
         raise DeviceError(f"the engine {name} needs 'kernels': {' or '.join(get_args(Kernels))}")
     return EngineDescription(

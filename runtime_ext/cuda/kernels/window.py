@@ -197,12 +197,12 @@ class _Writer:
             if self.taps % cut.teams:
                 tests.append(tap < self.taps)
                 tap = code.bind("tap", tirx.min(tap, self.taps - 1))
-        ky, kx = divide(code, "ky", tap, window.kernel[1], window.kernel[0])
+        ky, kx = divide(code, "ky", tap, *reversed(window.kernel))
         y = code.bind("y", row * window.strides[0] + ky * window.dilations[0] - window.pads[0])
         if self.window.bordered:
             tests += [y >= 0, y < window.input[0]]
             y = code.bind("y", tirx.max(0, tirx.min(y, window.input[0] - 1)))
-        if weights is not None:
+        if spec.weight is not None:
             at = code.bind("at", tap * spec.channels + channel)
             value = load(self.buffers[spec.weight], at, cut.width)
             code.store(weights, slot * cut.width, value, cut.width)
