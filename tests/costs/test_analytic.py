@@ -164,6 +164,20 @@ def test_a_stream_waits_for_what_it_reads_and_the_host_calls_for_each_wait() -> 
     assert slow.stage_latency(graph, stage) == pytest.approx(5.0 + seconds + ENGINE.stage_overhead)
 
 
+def test_what_is_written_to_its_place_takes_no_time_on_a_captured_graph() -> None:
+    graph = graph_of([0, 0b1, 0b1, 0b110], ["relu", "concat", "concat", "relu"])
+    cost = AnalyticCost(load_device("v100"))
+    two = concurrent((1,), (2,))
+    assert (cost.stage_latency(graph, two), cost.stage_spans(graph, two)) == (0.0, [])
+    streams = stage_of_streams((0, 1, 2, 3), {0: 0, 1: 0, 2: 1, 3: 0})
+    together = Stage(Strategy.CO_SCHEDULE, ((0, 1, 2, 3),))
+    first, last = (cost.unit_latency(graph, unit) for unit in (0, 3))
+    assert cost.stage_latency(graph, streams) == pytest.approx(first + last)
+    spans = {unit: (begin, end) for unit, begin, end in cost.stage_spans(graph, together)}
+    assert spans.keys() == {0, 3}
+    assert spans[0][1] < spans[3][0]
+
+
 def test_products_take_the_tiles_that_fill_the_device() -> None:
     device = load_device("v100")
 

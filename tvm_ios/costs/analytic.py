@@ -103,10 +103,10 @@ class AnalyticCost:
         return self._seconds[unit]
 
     def stage_spans(self, graph: OpGraph, stage: Stage) -> list[tuple[int, float, float]]:
-        """Return for each unit of a stage that is not merged its number, and when its kernels run.
+        """Return for each unit with kernels of a stage that is not merged when these run.
 
-        The begin and the end are in seconds from the begin of the stage. The launches of the stage
-        itself, its fork and join, come first.
+        These are its number, its begin and its end, in seconds from the begin of the stage. The
+        launches of the stage itself, its fork and join, come first.
         """
         self._remember(graph)
         if len(stage.groups) == 1 and stage.strategy is not Strategy.CO_SCHEDULE:
@@ -116,7 +116,7 @@ class AnalyticCost:
         program = self._program(graph, stage)
         whole = self.stage_latency(graph, stage)
         spans = self._launch_spans(program)
-        first = whole - max(end for _, end in spans)
+        first = whole - max((end for _, end in spans), default=0.0)
         units = (unit for unit in self._launch_order(stage) for _ in self._kernels[unit])
         merged: dict[int, tuple[float, float]] = {}
         for unit, (begin, end) in zip(units, spans, strict=True):
