@@ -7,6 +7,7 @@ from hypothesis import given
 from tests.fast_run import examples
 from tests.random_dags import dags, graph_of
 from tvm_ios.devices.device import load_device
+from tvm_ios.devices.engine import engine_of
 from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.ios.promising import promising_stages
 from tvm_ios.schedule.stage import Strategy
@@ -37,5 +38,5 @@ def test_a_chain_of_small_units_is_promising_and_twins_count() -> None:
     assert not others
     assert [stage.units for stage in first.twins] == [(0, 1), (2, 3)]
     # One launch less in each, and a wait more.
-    saved = device.launch_overhead - device.wait_overhead
+    saved = engine_of(device).launch_overhead - device.wait_overhead
     assert abs(first.gain - 2 * saved) < 1e-9
