@@ -152,7 +152,8 @@ class MeasuredModule(Generic[UnitsT]):
         """
         costs, device = costs_named(name), self.options.device
         if isinstance(costs.stages, AnalyticCost) and device is not None:
-            engine = replace(costs.stages.engine, launch_overhead=device.timing.edge)
+            edge = device.timing.edge
+            engine = replace(costs.stages.engine, launch_overhead=edge, early_overhead=edge)
             costs = described_costs(costs.stages.device, engine)
         model = costs.stages if isinstance(costs.stages, AnalyticCost) else None
         if model is not None and self.timer.kernels.fuser is not None:

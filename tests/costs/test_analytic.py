@@ -44,6 +44,7 @@ ENGINE = EngineDescription(
     "",
     host_overhead=0.0,
     launch_overhead=0.125,
+    early_overhead=0.125,
     library_overhead=0.0,
     stage_overhead=0.5,
     contention_overhead=0.0,
@@ -104,6 +105,31 @@ def test_what_each_overhead_is_charged_for() -> None:
     assert slow.stage_latency(small, concurrent((0,))) == pytest.approx(alone + 1)
     # No group waits for another where there is one: nothing is forked or joined.
     assert AnalyticCost(DEVICE, ENGINE).stage_latency(small, concurrent((0, 1, 2))) == 3 * alone
+
+
+def test_kernels_that_follow_one_other_are_launched_early() -> None:
+    graph = elementwise(512, 512, 512)
+    newer = replace(DEVICE, multiprocessor=load_device("h200").multiprocessor)
+    older = replace(DEVICE, multiprocessor=load_device("v100").multiprocessor)
+
+    def saved(device: DeviceDescription, stage: Stage) -> float:
+        none, early = (
+            AnalyticCost(device, replace(ENGINE, early_overhead=seconds)).stage_latency(
+                graph, stage
+            )
+            for seconds in (ENGINE.launch_overhead, 0.0)
+        )
+        return none - early
+
+    edge = ENGINE.launch_overhead
+    assert saved(newer, concurrent((0, 1, 2))) == pytest.approx(3 * edge)
+    # The first kernel of each group waits for others, and so does what comes after the stage.
+    assert saved(newer, concurrent((0, 1), (2,))) == pytest.approx(0)
+    assert saved(newer, concurrent((0, 1, 2), ())) == pytest.approx(edge)
+    assert saved(newer, stage_of_streams((0, 1, 2), {0: 0, 1: 0, 2: 1})) == pytest.approx(0)
+    together = Stage(Strategy.CO_SCHEDULE, ((0, 1, 2),))
+    assert saved(newer, together) == pytest.approx(-edge)
+    assert [saved(older, stage) for stage in (concurrent((0, 1, 2)), together)] == [0, 0]
 
 
 def test_co_scheduled_units_are_one_launch_whose_tiles_wait() -> None:

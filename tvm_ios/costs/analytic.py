@@ -23,7 +23,7 @@ from tvm_ios.costs.kernel_estimate import (
 )
 from tvm_ios.costs.persistent import persistent_launches, rkernel, veus
 from tvm_ios.devices.device import DeviceDescription
-from tvm_ios.devices.engine import EngineDescription, engine_of
+from tvm_ios.devices.engine import EngineDescription, edge_seconds, engine_of
 from tvm_ios.graph.merge_rule import plan_merge
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.schedule.rkernel import RKernel
@@ -52,6 +52,9 @@ class AnalyticCost:
         self.device = device
         self.engine = engine or engine_of(device)
         self._library = KernelLibrary(overhead=self.engine.library_overhead)
+        #: Seconds that an edge to a kernel that follows another takes, and others besides.
+        self._edge = edge_seconds(self.engine, device, follows=True)
+        self._more = self.engine.launch_overhead - self._edge
         self._gpu: TargetGpu | None = None
         if self.engine.kernels == "cuda":
             self._gpu = target_gpu(device, self.engine.launch_overhead)
@@ -93,7 +96,9 @@ class AnalyticCost:
         for (key, places), alone in zip(
             unknown.items(), makespans(programs, self.device, slower).tolist(), strict=True
         ):
-            self._known[key] = alone + overhead[key[0]]
+            # What comes after such a stage waits for several kernels, or a cooperative one.
+            after = self._more if alone else 0.0
+            self._known[key] = alone + overhead[key[0]] + after
             seconds[places] = self._known[key]
         return seconds
 
@@ -153,12 +158,13 @@ class AnalyticCost:
         """Estimate the kernels of all units of a new graph once, for a search needs them often."""
         if graph is self._graph:
             return
-        device, launch = self.device, self.engine.launch_overhead
+        device = self.device
         self._graph, self._known = graph, {}
         self._kernels = [self._unit_kernels(graph, unit) for unit in range(len(graph))]
         self._classes = [self._numbers.setdefault(k, len(self._numbers)) for k in self._kernels]
         self._launched = [
-            [(kernel, launch + kernel.overhead) for kernel in kernels] for kernels in self._kernels
+            [(kernel, self._edge + kernel.overhead) for kernel in kernels]
+            for kernels in self._kernels
         ]
         self._seconds = [
             sum(kernel.seconds(device) + delay for kernel, delay in launched)
@@ -187,7 +193,8 @@ class AnalyticCost:
                 for unit in group:
                     for kernel, delay in self._launched[unit]:
                         place = len(launches)
-                        launches.append(Launch(kernel, after, delay, place * host))
+                        begin = delay if after else delay + self._more
+                        launches.append(Launch(kernel, after, begin, place * host))
                         after = (place,)
             return launches
         if stage.strategy is Strategy.STREAMS:
@@ -206,9 +213,11 @@ class AnalyticCost:
             awaited = [*waits[unit], *(before[u] for u in (unit,) if u in before)]
             after = tuple(sorted({launch for source in awaited for launch in last[source]}))
             calls += len(waits[unit])
+            more = 0.0 if unit in before and not waits[unit] else self._more
             for kernel, delay in self._launched[unit]:
-                launches.append(Launch(kernel, after, delay, calls * self.engine.host_overhead))
-                after, calls = (len(launches) - 1,), calls + 1
+                host = calls * self.engine.host_overhead
+                launches.append(Launch(kernel, after, delay + more, host))
+                after, calls, more = (len(launches) - 1,), calls + 1, 0.0
             last[unit] = after
         return launches
 
@@ -230,10 +239,10 @@ class AnalyticCost:
         return [source for source in bits(graph.predecessors[unit]) if source in stage]
 
     def _merged(self, graph: OpGraph, stage: Stage) -> float:
-        kernels, launch = self._merged_kernels(graph, stage), self.engine.launch_overhead
+        kernels = self._merged_kernels(graph, stage)
         if kernels is None:
             return math.inf
-        return sum(kernel.seconds(self.device) + kernel.overhead + launch for kernel in kernels)
+        return sum(kernel.seconds(self.device) + kernel.overhead + self._edge for kernel in kernels)
 
     def _merged_kernels(self, graph: OpGraph, stage: Stage) -> tuple[KernelEstimate, ...] | None:
         """Return the kernels of merged units with their copies; None if they cannot be merged."""

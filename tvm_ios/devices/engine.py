@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -17,12 +18,16 @@ _FIRST_CAPABILITY = 50
 #: Whose kernels an engine runs.
 Kernels = Literal["library", "cuda"]
 
+#: The compute capability from which GPUs launch kernels early (programmatic dependent launch).
+_EARLY_FROM = 90
+
 _FILES = FigureFiles(
     "engine",
     "engine_data",
     {
         "host_overhead": "s",
         "launch_overhead": "s",
+        "early_overhead": "s",
         "library_overhead": "s",
         "stage_overhead": "s",
         "contention_overhead": "a kernel",
@@ -43,6 +48,9 @@ class EngineDescription:
         Seconds between two launches by the thread that launches the kernels of all groups.
     launch_overhead
         Seconds from the end of all kernels that a kernel waits for to its begin.
+    early_overhead
+        The same for a kernel that is launched early, as it waits for nothing but the one before it
+        on its stream, on a device that does so.
     library_overhead
         Seconds until the blocks of a library's convolution run, besides those of any kernel.
     stage_overhead
@@ -63,6 +71,7 @@ class EngineDescription:
     description: str
     host_overhead: float
     launch_overhead: float
+    early_overhead: float
     library_overhead: float
     stage_overhead: float
     contention_overhead: float
@@ -88,6 +97,23 @@ def load_engine(name: str) -> EngineDescription:
 def engine_names() -> tuple[str, ...]:
     """Return the names of the engines of this package."""
     return _FILES.names()
+
+
+def edge_seconds(engine: EngineDescription, device: DeviceDescription, *, follows: bool) -> float:
+    """Return the seconds from the end of all kernels that a kernel waits for to its begin.
+
+    ``follows`` says whether that is the one before it on its stream alone.
+    """
+    if follows and device.multiprocessor is not None and launches_early(device.multiprocessor.arch):
+        return engine.early_overhead
+    return engine.launch_overhead
+
+
+def launches_early(arch: str) -> bool:
+    """Return whether kernels of an architecture are launched early: it does so, and it pays."""
+    graph = load_engine(GRAPH)
+    pays = graph.early_overhead < graph.launch_overhead
+    return pays and int(re.sub(r"\D", "", arch)) >= _EARLY_FROM
 
 
 def engine_of(device: DeviceDescription) -> EngineDescription:
