@@ -21,7 +21,7 @@ from tvm_ios.costs.analytic import AnalyticCost
 from tvm_ios.costs.costs import ProgramCosts
 from tvm_ios.costs.log import MeasurementLog, ReadOnlyLog
 from tvm_ios.costs.log_lines import LogError, LogHeader, read_header
-from tvm_ios.costs.named import costs_named
+from tvm_ios.costs.named import costs_named, described_costs
 from tvm_ios.measuring.measured_costs import measured_costs, recorded_costs
 from tvm_ios.measuring.measured_units import MeasuredUnits
 from tvm_ios.measuring.stage_timer import StageTimer
@@ -150,9 +150,12 @@ class MeasuredModule(Generic[UnitsT]):
         For a GPU, rTasks are estimated from the compiled kernels, so programs can be built of the
         schedules. Raise errors as :func:`tvm_ios.costs.named.costs_named` does.
         """
-        costs, model = costs_named(name), None
-        if isinstance(costs.stages, AnalyticCost):
-            model = costs.stages
+        costs, device = costs_named(name), self.options.device
+        if isinstance(costs.stages, AnalyticCost) and device is not None:
+            edge = device.timing.edge
+            engine = replace(costs.stages.engine, launch_overhead=edge, early_overhead=edge)
+            costs = described_costs(costs.stages.device, engine)
+        model = costs.stages if isinstance(costs.stages, AnalyticCost) else None
         if model is not None and self.timer.kernels.fuser is not None:
             # Not at the top: TVMs that have Relay lack modules that it imports.
             from runtime_ext.cuda.persistent.estimated_rtasks import EstimatedRTasks

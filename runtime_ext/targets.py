@@ -88,7 +88,13 @@ def _plugged_backend(
     if cudnn:
         raise UserError(f"the device {device.name!r} has no cuDNN: leave out --cudnn")
     compiler = CudaKernelCompiler(
-        device.arch, cache, precision, database, device=device.gpu, persistent=device.persistent
+        device.arch,
+        cache,
+        precision,
+        database,
+        device=device.gpu,
+        persistent=device.persistent,
+        edge=device.timing.edge,
     )
     return Backend(compiler, PluggedDevice(device, lanes), "cuda")
 

@@ -43,6 +43,13 @@ class Picky(Abacus):
         return super().time(graph)
 
 
+class Fragile(Abacus):
+    def time(self, graph):
+        if graph.policy == "greedy":
+            raise KeyError("parser")
+        return super().time(graph)
+
+
 class Computing(Abacus):
     name = "computing"
 
@@ -82,13 +89,14 @@ picky = abacus_devices:open_picky
 computing = abacus_devices:open_computing
 wrong = abacus_devices:open_wrong
 failing = abacus_devices:open_failing
+fragile = abacus_devices:open_fragile
 none = abacus_devices:open_none
 unplugged = abacus_devices:open_unplugged
 missing = abacus_devices:missing
 """
 _OPENERS = "".join(
     f"\n\ndef open_{kind.lower()}():\n    return {kind}()\n"
-    for kind in ("Abacus", "Picky", "Computing", "Wrong", "Failing")
+    for kind in ("Abacus", "Picky", "Fragile", "Computing", "Wrong", "Failing")
 )
 
 

@@ -2,7 +2,8 @@
 
 Every unit of every network is compiled in its usual form. Occupancy and waves are computed from
 the limits of the device file of the architecture; nothing runs. A second table has how much of the
-GPU contractions and means occupy, cut as they were before and as they are, and how long they take
+GPU contractions, means, pooling and
+depthwise convolutions occupy, cut as they were before and as they are, and how long they take
 by the estimate that cuts them; ``--estimate`` makes this one alone, for any described GPU.
 """
 
@@ -19,13 +20,13 @@ from benchmarks.report import write_result
 from relay_passes.load import load_model
 from relay_passes.pipeline import prepare
 from runtime_ext.cuda.compiler import CudaKernelCompiler
-from runtime_ext.cuda.machine_code.target_gpu import TargetGpu
 from runtime_ext.kernels.generic import Generic
 from runtime_ext.machine.this_machine import cache_folder
 from runtime_ext.units.in_place import arrange
 from runtime_ext.units.unit import UnitSource
 from tvm_ios import zoo
 from tvm_ios.cli.frame.output import console
+from tvm_ios.costs.cuda_kernels.target_gpu import TargetGpu
 
 
 def sources_of(network: str) -> dict[str, UnitSource]:
@@ -58,6 +59,7 @@ def measure(
 
 def row(symbol: str, compiler: CudaKernelCompiler, launches: int) -> dict[str, Any]:
     kernel, gpu = compiler.kernel(symbol), compiler.gpu
+    resident = gpu.blocks_per_processor(kernel.footprint)
     workload = compiler.workload(symbol)
     kind = workload.name if isinstance(workload, Generic) else type(workload).__name__
     return {
@@ -69,8 +71,8 @@ def row(symbol: str, compiler: CudaKernelCompiler, launches: int) -> dict[str, A
         "registers": kernel.registers,
         "local_bytes": kernel.local_bytes,
         "shared_bytes": kernel.shared_bytes,
-        "blocks_per_processor": gpu.blocks_per_processor(kernel),
-        "waves": gpu.waves(kernel),
+        "blocks_per_processor": resident,
+        "waves": kernel.blocks / max(1, gpu.processors * resident),
     }
 
 
@@ -128,7 +130,7 @@ def show(network: dict[str, Any], every: bool) -> None:
 
 
 def show_fill_of(network: dict[str, Any]) -> None:
-    table = Table(title=f"{network['model']}: its contractions and means, before → now")
+    table = Table(title=f"{network['model']}: its contractions, means and windows, before → now")
     for heading in ("kernel", "times", "blocks", "SMs", "waves", "estimate µs"):
         table.add_column(heading, justify="left" if heading == "kernel" else "right")
     for row in network["rows"]:
@@ -143,7 +145,9 @@ def show_fill_of(network: dict[str, Any]) -> None:
 
 
 def show_fill(networks: list[dict[str, Any]], gpu: TargetGpu) -> None:
-    table = Table(title=f"Contractions and means on {gpu.processors} multiprocessors, before → now")
+    table = Table(
+        title=f"Contractions, means and windows on {gpu.processors} multiprocessors, before → now"
+    )
     for heading in (
         "network", "launches", "median blocks", "median SMs", "median waves", "on < 1/10 of SMs",
         "estimate µs", "with launches µs",

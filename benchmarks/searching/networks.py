@@ -20,6 +20,8 @@ NETWORKS = (
     *("resnext29_branches", "deepspeech2", "seq2seq", "resnext101_branches", "lstm_tc_gates"),
 )
 
+_DEVICE = ("--cost", "v100", "--engine", "ios")
+
 
 def command(*arguments: str) -> tuple[dict[str, Any], float]:
     """What a command prints as JSON, and its seconds of a core."""
@@ -34,8 +36,8 @@ def command(*arguments: str) -> tuple[dict[str, Any], float]:
 
 def measure(model: str) -> dict[str, Any]:
     stats, stats_seconds = command("stats", model)
-    sequential, _ = command("schedule", model, "--cost", "v100", "--policy", "sequential")
-    scheduled, schedule_seconds = command("schedule", model, "--cost", "v100")
+    sequential, _ = command("schedule", model, *_DEVICE, "--policy", "sequential")
+    scheduled, schedule_seconds = command("schedule", model, *_DEVICE)
     return {
         "model": model,
         "units": stats["total"]["operators"],

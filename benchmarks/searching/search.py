@@ -12,6 +12,7 @@ from benchmarks.report import write_result
 from tvm_ios.cli.frame.output import console
 from tvm_ios.costs.named import described_costs
 from tvm_ios.devices.device import load_device
+from tvm_ios.devices.engine import IOS, load_engine
 from tvm_ios.ios.counts import count_block
 from tvm_ios.models.bare_graph import load_bare_graph
 from tvm_ios.models.load import load_blocks, load_graph
@@ -28,7 +29,7 @@ def main() -> None:
     for model in ("squeezenet", "inception_v3", "nasnet_a", "randwire"):
         graph = load_graph(model)
         for reuse in (True, False):
-            costs = described_costs(load_device("v100"))
+            costs = described_costs(load_device("v100"), load_engine(IOS))
             result = search(Problem.of(graph, 40), "ios-both", costs, Limits(reuse=reuse))
             assert result.statistics is not None
             figures.append(

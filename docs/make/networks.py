@@ -45,8 +45,8 @@ rounded, or the last column says why it differs.
 _SEARCHES = """
 ## Searches
 
-Seconds of a core that `tvm-ios stats` and `tvm-ios schedule --cost v100` take from the start of the
-process on, and what the schedule saves on the described V100
+Seconds of a core that `tvm-ios stats` and `tvm-ios schedule --cost v100 --engine ios` take from the
+start of the process on, and what the schedule saves on the described V100
 (`python -m benchmarks.searching.networks`).
 
 | network | units | blocks | policy | stats s | schedule s | sequential ms | scheduled ms |

@@ -19,6 +19,7 @@ from tvm_ios.api import load_operators, load_units
 from tvm_ios.costs.analytic import AnalyticCost
 from tvm_ios.costs.named import costs_named
 from tvm_ios.devices.device import load_device
+from tvm_ios.devices.engine import IOS
 from tvm_ios.graph.op_graph import bits
 from tvm_ios.graph.units import form_units
 from tvm_ios.graphturbo.orders import order_instances
@@ -53,7 +54,7 @@ def schedule() -> Any:
 
 def ios() -> Any:
     """Sequential, greedy and IOS on the network of the IOS paper's figure 2."""
-    units, costs = load_units("ios_figure_2"), costs_named(_DEVICE)
+    units, costs = load_units("ios_figure_2"), costs_named(_DEVICE, IOS)
     searches = Search(Problem.of(units, 40), costs, Limits())
     _, rows = pyplot().subplots(3, figsize=(9, 5.5), layout="constrained")
     for ax, policy in zip(rows, ("sequential", "greedy", "ios-both"), strict=True):

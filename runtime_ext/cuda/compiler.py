@@ -26,13 +26,12 @@ from runtime_ext.cuda.machine_code.nvrtc import (
 )
 from runtime_ext.cuda.machine_code.packed_kernels import pack, unpack
 from runtime_ext.cuda.machine_code.source import cuda_target, generate
-from runtime_ext.cuda.machine_code.target_gpu import gpu_of, target_gpu
+from runtime_ext.cuda.persistent.fused_source import VOLATILE
 from runtime_ext.cuda.persistent.rtask import rtask_function
 from runtime_ext.cuda.persistent.rtask_function import RTaskFunction
 from runtime_ext.cuda.persistent.stage_fuser import GpuStageFuser
 from runtime_ext.cuda.stored_types import stored_as
 from runtime_ext.kernels.artefact import Artefact, ArtefactCache, KernelPhase
-from runtime_ext.kernels.cut import GemmTile
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.library_convolution import CUDNN, PRECISIONS, LibraryConvolution
 from runtime_ext.kernels.spec import Contraction
@@ -41,9 +40,12 @@ from runtime_ext.tuning_log.log import TuningLog
 from runtime_ext.units.plans import different, library_plan, plan_unit
 from runtime_ext.units.unit import UnitPlan, UnitSource, Workload
 from runtime_ext.units.unit_compiler import UnitCompiler
+from tvm_ios.costs.cuda_kernels.target_gpu import gpu_of, target_gpu
+from tvm_ios.costs.cuda_kernels.tile import GemmTile
 from tvm_ios.devices.device import DeviceDescription, largest_gpu
 from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.errors import UnfusedError, UserError
+from tvm_ios.measuring.timing_device import Persistence
 
 #: Types in which the model's float32 tensors are stored and multiplied.
 GpuPrecision = Literal["float32", "tf32", "float16"]
@@ -63,7 +65,8 @@ class CudaKernelCompiler(UnitCompiler):
     kernels, or its folder. ``cudnn`` says whether units have a form in which cuDNN computes their
     convolutions; schedules may name it in any case. ``device`` is the GPU that tile sizes are
     chosen for, by default the largest described one of the architecture; ``persistent`` says
-    whether it runs persistent kernels. Raise UserError if the architecture or the precision is
+    whether and how it runs persistent kernels; ``edge`` is the seconds from the end of a kernel to
+    the begin of one that waits for it. Raise UserError if the architecture or the precision is
     unknown, or the database was made for another one.
     """
 
@@ -76,7 +79,8 @@ class CudaKernelCompiler(UnitCompiler):
         *,
         cudnn: bool = False,
         device: DeviceDescription | None = None,
-        persistent: bool = True,
+        persistent: Persistence = True,
+        edge: float | None = None,
     ) -> None:
         if precision not in PRECISIONS:
             raise UserError(f"GPUs compute in float32, tf32 or float16, not in {precision}")
@@ -88,7 +92,7 @@ class CudaKernelCompiler(UnitCompiler):
         self.target = cuda_target(code_arch)
         described = largest_gpu(code_arch)
         if device is not None:
-            self.gpu = target_gpu(_compiled_for(device, code_arch))
+            self.gpu = target_gpu(_compiled_for(device, code_arch), edge)
             self.device = _compiled_for(device, arch)
         else:
             self.gpu = gpu_of(code_arch)
@@ -115,6 +119,7 @@ class CudaKernelCompiler(UnitCompiler):
         if device is not None:
             # GPUs of an architecture may differ in the figures by which tile sizes are chosen.
             name = f"{name} {self.gpu}"
+        self._persistent = persistent
         only = None if persistent else ()
         self.fuser = GpuStageFuser(self, self.device, only, "the device runs no persistent ones")
         super().__init__(name, log)
@@ -135,14 +140,7 @@ class CudaKernelCompiler(UnitCompiler):
         if symbol in self._library_calls:
             return self._library_calls[symbol]
         kernel, cubin = self._compiled[self._key_of_symbol(symbol)][symbol]
-        return Launchable(
-            kernel.entry,
-            kernel.grid,
-            kernel.block,
-            kernel.dynamic_shared_bytes,
-            cubin,
-            early=kernel.early,
-        )
+        return kernel.launchable(cubin)
 
     def blocks(self, symbol: str) -> int:
         """Return the number of rTasks of a kernel; see :class:`RTaskLibrary`."""
@@ -168,6 +166,8 @@ class CudaKernelCompiler(UnitCompiler):
 
     def cubin(self, source: str, arch: str, entry: str) -> Cubin:
         """Return the machine code of a fused kernel."""
+        if self._persistent == "volatile":
+            source = f"#define {VOLATILE}\n{source}"
         return self._fused_cubins.cubin(source, arch, entry)
 
     def add(self, symbol: str, kernel: Launchable) -> None:

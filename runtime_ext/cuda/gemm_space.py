@@ -11,17 +11,16 @@ import numpy as np
 from tvm import s_tir
 
 from runtime_ext.cuda.kernels.contraction_shape import (
-    block_count,
     depth_of,
     is_vector_product,
     rows_of,
 )
-from runtime_ext.cuda.kernels.gemm_tile import best_tile, estimates, tile_of
-from runtime_ext.cuda.machine_code.target_gpu import TargetGpu
-from runtime_ext.kernels.cut import THREADS, GemmTile
+from runtime_ext.cuda.kernels.gemm_tile import best_tile, block_count, estimates
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.tuning_log.space import Notes, note
 from runtime_ext.tuning_log.workload import contraction_workload
+from tvm_ios.costs.cuda_kernels.target_gpu import TargetGpu
+from tvm_ios.costs.cuda_kernels.tile import THREADS, GemmTile, tile_of
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 

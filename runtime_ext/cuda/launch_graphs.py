@@ -52,6 +52,9 @@ def launch_graph(
                 arguments=tuple(place[program.whole_of(b)] for b in node.launch.buffers),
                 cleared=kernel.cleared,
                 waits=tuple(waits.get(number, ())),
+                registers=kernel.registers,
+                local_bytes=kernel.local_bytes,
+                static_shared_bytes=kernel.static_shared_bytes,
             )
         )
     buffers = (program.buffers[number] for number in wholes)

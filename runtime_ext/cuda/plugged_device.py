@@ -21,8 +21,12 @@ class PluggedDevice:
 
     device: TimingDevice
     lanes: int
-    concurrency = 1
     splits = False
+
+    @property
+    def concurrency(self) -> int:
+        """The number of graphs that the device times at once."""
+        return self.device.timing.concurrency
 
     @property
     def name(self) -> str:
@@ -32,13 +36,23 @@ class PluggedDevice:
     def time_program(
         self, program: Program, function: Function, constants: Mapping[str, Array] = NO_CONSTANTS
     ) -> list[float]:
-        """Return samples, in seconds, of a program; raise UntimedError if the device has none."""
-        graph = launch_graph(program, function, self.device.arch, constants)
-        return list(timed(self.device, graph).samples)
+        """Return samples, in seconds, of a stage's program, with the edge to the next stage.
+
+        Raise UntimedError if the device has none.
+        """
+        timing = self.device.timing
+        between = max(0.0, timing.edge - timing.launch_overhead)
+        return [between + seconds for seconds in self._samples(program, function, constants)]
 
     def profile_phases(self, program: Program, function: Function) -> list[list[float]]:
         """Return samples of the seconds of each launch of a one-lane program, run alone."""
-        return [self.time_program(alone, function) for alone in launches_alone(program)]
+        return [self._samples(alone, function) for alone in launches_alone(program)]
+
+    def _samples(
+        self, program: Program, function: Function, constants: Mapping[str, Array] = NO_CONSTANTS
+    ) -> list[float]:
+        graph = launch_graph(program, function, self.device.arch, constants)
+        return list(timed(self.device, graph).samples)
 
     def launch_overhead(self) -> list[float]:
         """Return the device's own figure of the launch overhead in its times."""

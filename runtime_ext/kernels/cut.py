@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tvm_ios.costs.cuda_kernels.tile import GemmTile
+
 #: Tiles that a contraction aims at where rows are few: they balance some lanes.
 USUAL_TILES = 96
-#: Threads of a block of most kernels: the same number, so that kernels can share a persistent one.
-THREADS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,37 +25,6 @@ class Blocking:
     tiles: int = USUAL_TILES
     #: Whether all pixels pass before the next block of weights; None for a rule of thumb.
     blocks_outer: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GemmTile:
-    """The cut of a contraction's work on a GPU: blocks of rows (pixels) by columns (channels)."""
-
-    #: Rows and columns of a block, and steps of the reduction that it holds in shared memory.
-    rows: int
-    columns: int
-    depth: int
-    #: Rows and columns of one of its threads. Where these take fewer than :data:`THREADS` threads,
-    #: as many teams of threads as fit share the depth of each slab, and add up.
-    thread_rows: int
-    thread_columns: int
-    #: Blocks that share the reduction of one tile.
-    splits: int
-
-    @property
-    def team(self) -> int:
-        """Threads that hold all results of the tile, each its own."""
-        return self.rows // self.thread_rows * (self.columns // self.thread_columns)
-
-    @property
-    def teams(self) -> int:
-        """Teams of a block; each multiplies its range of every slab's depth."""
-        return max(1, THREADS // self.team)
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return self.team * self.teams
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,7 @@ def added(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     whole.add_file("tvm_ios/policies/one_by_one.py", POLICY)
     whole.add_line("tvm_ios/policies/registry.py", '    "memory"', POLICY_LINE)
     device = json.loads(device_text("v100"))
-    device["figures"]["launch_overhead"] |= {"value": 1, "source": "assumed: counted by hand"}
+    device["figures"]["kernel_overhead"] |= {"value": 1, "source": "assumed: counted by hand"}
     whole.add_file("tvm_ios/devices/device_data/abacus.json", json.dumps(device))
     hierarchy = json.loads((ROOT / "tvm_ios/devices/hierarchy_data/ipu.json").read_text())
     hierarchy["figures"]["cores"] |= {"value": 13, "source": "assumed: beads on a wire"}

@@ -136,8 +136,8 @@ def test_schedule_prints_a_table_and_draws(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     outcome = tvm_ios("schedule", "inception_block", "--plot", tmp_path / "s.svg")
     assert outcome.code == 0
-    assert "conv_9 → conv_10" in outcome.stdout
-    assert "7 stages" in outcome.stdout
+    assert "conv_8 → conv_9" in outcome.stdout
+    assert "6 stages" in outcome.stdout
     assert b"<svg" in (tmp_path / "s.svg").read_bytes()
 
 

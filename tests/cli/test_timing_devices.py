@@ -118,6 +118,15 @@ def test_stages_without_a_time_are_done_without(model: Path) -> None:
     assert any("beside another" in note for note in result["notes"])
 
 
+def test_a_program_that_a_device_fails_at_is_left_out(model: Path) -> None:
+    launches = model.parent / "launches"
+    command = ("--cost", "v100", "--policy", "greedy,ios-parallel", "--launches", launches)
+    result = optimize(model, "fragile", *command).json
+    assert [row["policy"] for row in result["policies"]] == ["sequential", "ios-parallel"]
+    assert "parser" in result["outcomes"]["greedy"]
+    assert all(launch.registers for launch in read_launches(launches / "greedy.json").launches)
+
+
 def test_persistent_kernels_by_estimates(model: Path) -> None:
     result = optimize(model, "abacus", "--cost", "rtx2080ti", "--policy", "rammer").json
     (_, rammer) = result["policies"]
@@ -176,3 +185,6 @@ def test_bench_and_completion(model: Path) -> None:
     command = ("bench", model, "--device", "abacus", "--policy", "greedy", "--json")
     (network,) = tvm_ios_process(*command).json["networks"]
     assert [row["policy"] for row in network["policies"]] == ["sequential", "greedy"]
+    (network,) = tvm_ios(*command, "--cost", "v100").json["networks"]
+    assert network["search"]["stages_measured"] == 0
+    assert tvm_ios("bench", model, "--cost", "v100").code == 2

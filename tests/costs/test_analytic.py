@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 
 from tests.random_dags import graph_of
 from tvm_ios.costs.analytic import AnalyticCost, merged_work
-from tvm_ios.costs.kernel_estimate import KernelEstimate, fastest_alone, product_forms, unit_kernels
+from tvm_ios.costs.kernel_estimate import (
+    KernelEstimate,
+    KernelLibrary,
+    fastest_alone,
+    product_forms,
+    unit_kernels,
+)
 from tvm_ios.devices.device import DeviceDescription, load_device
+from tvm_ios.devices.engine import EngineDescription, load_engine
 from tvm_ios.graph.elements import Operator, Tensor
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.stage import Stage, Strategy
@@ -28,14 +35,22 @@ DEVICE = DeviceDescription(
     efficiency=1.0,
     saturating_warps=8,
     streaming_warps=8,
-    contention_overhead=0.0,
+    kernel_overhead=0.0,
+    wait_overhead=0.0625,
+    sources={},
+)
+ENGINE = EngineDescription(
+    "toy",
+    "",
     host_overhead=0.0,
     launch_overhead=0.125,
-    kernel_overhead=0.0,
+    early_overhead=0.125,
     library_overhead=0.0,
-    wait_overhead=0.0625,
     stage_overhead=0.5,
+    contention_overhead=0.0,
+    copy_overhead=0.0,
     sources={},
+    kernels="library",
 )
 
 
@@ -53,18 +68,18 @@ def concurrent(*groups: tuple[int, ...]) -> Stage:
 
 
 def test_a_unit_takes_waves_of_blocks_and_a_launch() -> None:
-    cost = AnalyticCost(DEVICE)
+    cost = AnalyticCost(DEVICE, ENGINE)
     # A processor computes 512 elements a second; they are a block, which uses half of it.
     assert cost.unit_latency(elementwise(512), 0) == pytest.approx(2 + 0.125)
     assert cost.unit_latency(elementwise(8 * 512), 0) == pytest.approx(2 + 0.125)
     assert cost.unit_latency(elementwise(9 * 512), 0) == pytest.approx(3 + 0.125)
     assert cost.unit_latency(elementwise(12 * 512), 0) == pytest.approx(3 + 0.125)
-    narrow = AnalyticCost(replace(DEVICE, bandwidth=512))
+    narrow = AnalyticCost(replace(DEVICE, bandwidth=512), ENGINE)
     assert narrow.unit_latency(elementwise(512), 0) == pytest.approx((4 + 4 * 512) / 512 + 0.125)
 
 
 def test_groups_share_the_device() -> None:
-    cost = AnalyticCost(DEVICE)
+    cost = AnalyticCost(DEVICE, ENGINE)
     small = elementwise(*[512] * 9)
     alone = 2 + 0.125
     # Eight blocks use all of the device; a ninth makes its processor slower, and all wait.
@@ -82,20 +97,47 @@ def test_groups_share_the_device() -> None:
 def test_what_each_overhead_is_charged_for() -> None:
     small = elementwise(*[512] * 3)
     two, alone = concurrent((0,), (1,)), 2 + 0.125
-    crowded = AnalyticCost(replace(DEVICE, contention_overhead=0.5))
+    crowded = AnalyticCost(DEVICE, replace(ENGINE, contention_overhead=0.5))
     assert crowded.stage_latency(small, two) == pytest.approx(3 + 0.125 + 0.5)
-    hosted = AnalyticCost(replace(DEVICE, host_overhead=1.0))
+    hosted = AnalyticCost(DEVICE, replace(ENGINE, host_overhead=1.0))
     assert hosted.stage_latency(small, two) == pytest.approx(alone - 0.125 + 1 + 0.5)
-    slow = AnalyticCost(replace(DEVICE, kernel_overhead=1.0))
+    slow = AnalyticCost(replace(DEVICE, kernel_overhead=1.0), ENGINE)
     assert slow.stage_latency(small, concurrent((0,))) == pytest.approx(alone + 1)
     # No group waits for another where there is one: nothing is forked or joined.
-    assert AnalyticCost(DEVICE).stage_latency(small, concurrent((0, 1, 2))) == 3 * alone
+    assert AnalyticCost(DEVICE, ENGINE).stage_latency(small, concurrent((0, 1, 2))) == 3 * alone
+
+
+def test_kernels_that_follow_one_other_are_launched_early() -> None:
+    graph = elementwise(512, 512, 512)
+    newer = replace(DEVICE, multiprocessor=load_device("h200").multiprocessor)
+    older = replace(DEVICE, multiprocessor=load_device("v100").multiprocessor)
+
+    def saved(device: DeviceDescription, stage: Stage) -> float:
+        none, early = (
+            AnalyticCost(device, replace(ENGINE, early_overhead=seconds)).stage_latency(
+                graph, stage
+            )
+            for seconds in (ENGINE.launch_overhead, 0.0)
+        )
+        return none - early
+
+    edge = ENGINE.launch_overhead
+    assert saved(newer, concurrent((0, 1, 2))) == pytest.approx(3 * edge)
+    # The first kernel of each group waits for others, and so does what comes after the stage.
+    assert saved(newer, concurrent((0, 1), (2,))) == pytest.approx(0)
+    assert saved(newer, concurrent((0, 1, 2), ())) == pytest.approx(edge)
+    assert saved(newer, stage_of_streams((0, 1, 2), {0: 0, 1: 0, 2: 1})) == pytest.approx(0)
+    together = Stage(Strategy.CO_SCHEDULE, ((0, 1, 2),))
+    assert saved(newer, together) == pytest.approx(-edge)
+    assert [saved(older, stage) for stage in (concurrent((0, 1, 2)), together)] == [0, 0]
 
 
 def test_co_scheduled_units_are_one_launch_whose_tiles_wait() -> None:
-    cost = AnalyticCost(DEVICE)
+    cost = AnalyticCost(DEVICE, ENGINE)
     chain = graph_of((0, 0b1, 0b10))
-    kernels = [unit_kernels(chain, unit, DEVICE)[0].seconds(DEVICE) for unit in range(3)]
+    kernels = [
+        unit_kernels(chain, unit, DEVICE, KernelLibrary())[0].seconds(DEVICE) for unit in range(3)
+    ]
     stage = Stage(Strategy.CO_SCHEDULE, ((0, 1, 2),))
     assert cost.stage_latency(chain, stage) == pytest.approx(sum(kernels) + 2 * 0.0625 + 0.125)
     flat = elementwise(512, 512)
@@ -105,7 +147,7 @@ def test_co_scheduled_units_are_one_launch_whose_tiles_wait() -> None:
 
 def test_units_that_cannot_be_merged_take_for_ever() -> None:
     stage = Stage(Strategy.MERGE, ((0,), (1,)))
-    assert AnalyticCost(DEVICE).stage_latency(elementwise(4, 4), stage) == math.inf
+    assert AnalyticCost(DEVICE, ENGINE).stage_latency(elementwise(4, 4), stage) == math.inf
 
 
 def test_many_stages_at_once_are_as_one_by_one() -> None:
@@ -125,7 +167,7 @@ def test_many_stages_at_once_are_as_one_by_one() -> None:
 
 
 def test_streams_that_read_nothing_of_each_other_are_groups_side_by_side() -> None:
-    graph, cost = elementwise(512, 1024, 4096, 512), AnalyticCost(DEVICE)
+    graph, cost = elementwise(512, 1024, 4096, 512), AnalyticCost(DEVICE, ENGINE)
     groups = concurrent((0, 2), (1,), (3,))
     streams = stage_of_streams((0, 1, 2, 3), {0: 0, 2: 0, 1: 1, 3: 2})
     assert cost.stage_latency(graph, streams) == pytest.approx(cost.stage_latency(graph, groups))
@@ -134,25 +176,39 @@ def test_streams_that_read_nothing_of_each_other_are_groups_side_by_side() -> No
 def test_a_stream_waits_for_what_it_reads_and_the_host_calls_for_each_wait() -> None:
     # 0 is read by 1 and 2, which 3 reads; 1 and 2 are on streams of their own.
     graph = graph_of([0, 0b1, 0b1, 0b110], ["relu"] * 4)
-    cost, alone = AnalyticCost(DEVICE), AnalyticCost(DEVICE).unit_latency(graph, 0)
+    cost, alone = AnalyticCost(DEVICE, ENGINE), AnalyticCost(DEVICE, ENGINE).unit_latency(graph, 0)
     stage = stage_of_streams((0, 1, 2, 3), {0: 0, 1: 0, 2: 1, 3: 0})
-    assert cost.stage_latency(graph, stage) == pytest.approx(3 * alone + DEVICE.stage_overhead)
+    assert cost.stage_latency(graph, stage) == pytest.approx(3 * alone + ENGINE.stage_overhead)
     spans = cost.stage_spans(graph, stage)
-    begins = {unit: begin - DEVICE.stage_overhead for unit, begin, _ in spans}
+    begins = {unit: begin - ENGINE.stage_overhead for unit, begin, _ in spans}
     assert [begins[unit] for unit in range(4)] == pytest.approx(
-        [DEVICE.launch_overhead + level * alone for level in (0, 1, 1, 2)]
+        [ENGINE.launch_overhead + level * alone for level in (0, 1, 1, 2)]
     )
     # The host launches four kernels, and calls for the waits of 2 and of 3 before the last one.
-    slow = AnalyticCost(replace(DEVICE, host_overhead=1.0))
-    seconds = alone - DEVICE.launch_overhead
-    assert slow.stage_latency(graph, stage) == pytest.approx(5.0 + seconds + DEVICE.stage_overhead)
+    slow = AnalyticCost(DEVICE, replace(ENGINE, host_overhead=1.0))
+    seconds = alone - ENGINE.launch_overhead
+    assert slow.stage_latency(graph, stage) == pytest.approx(5.0 + seconds + ENGINE.stage_overhead)
+
+
+def test_what_is_written_to_its_place_takes_no_time_on_a_captured_graph() -> None:
+    graph = graph_of([0, 0b1, 0b1, 0b110], ["relu", "concat", "concat", "relu"])
+    cost = AnalyticCost(load_device("v100"))
+    two = concurrent((1,), (2,))
+    assert (cost.stage_latency(graph, two), cost.stage_spans(graph, two)) == (0.0, [])
+    streams = stage_of_streams((0, 1, 2, 3), {0: 0, 1: 0, 2: 1, 3: 0})
+    together = Stage(Strategy.CO_SCHEDULE, ((0, 1, 2, 3),))
+    first, last = (cost.unit_latency(graph, unit) for unit in (0, 3))
+    assert cost.stage_latency(graph, streams) == pytest.approx(first + last)
+    spans = {unit: (begin, end) for unit, begin, end in cost.stage_spans(graph, together)}
+    assert spans.keys() == {0, 3}
+    assert spans[0][1] < spans[3][0]
 
 
 def test_products_take_the_tiles_that_fill_the_device() -> None:
     device = load_device("v100")
 
     def product(rows: int, *, winograd: bool = False) -> KernelEstimate:
-        forms = product_forms(rows, rows, 512, 0, device, winograd=winograd)
+        forms = product_forms(rows, rows, 512, 0, device, KernelLibrary(), winograd=winograd)
         return fastest_alone(forms, device)
 
     few, many = product(64), product(8192)
@@ -179,7 +235,7 @@ def test_what_comes_before_a_convolution_is_a_kernel_and_what_comes_after_is_not
     kind = "relu+conv2d+conv2d+bias_add"
     unit = Operator("u", kind, (0, 1, 2, 3), (4,), MappingProxyType({"body": (body, ((4, 0),))}))
     graph = OpGraph("separable", (unit,), tensors, (0,), (4,))
-    relu, depthwise, pointwise = unit_kernels(graph, 0, DEVICE)
+    relu, depthwise, pointwise = unit_kernels(graph, 0, DEVICE, KernelLibrary())
     assert (relu.bytes, depthwise.bytes) == (2 * 8 * 36 * 4, 2 * 8 * 36 * 4 + 8 * 9 * 4)
     assert pointwise.bytes == (8 + 16) * 36 * 4 + 16 * 8 * 4
 
@@ -233,8 +289,11 @@ def test_merged_work_is_that_of_one_convolution_in_the_common_window(
     assert work.bytes == 4 * (8 * 36 + weights + elements)
 
 
-def test_merging_equal_kernels_pays_on_an_empty_device_and_padding_does_not_on_a_full_one() -> None:
-    cost = AnalyticCost(load_device("v100"))
+@pytest.mark.parametrize("engine", ["ios", "graph"])
+def test_merging_equal_kernels_pays_on_an_empty_device_and_padding_does_not_on_a_full_one(
+    engine: str,
+) -> None:
+    cost = AnalyticCost(load_device("v100"), load_engine(engine))
     equal = convolutions((3, 3), (3, 3), channels=64)
     merge = Stage(Strategy.MERGE, ((0,), (1,)))
     in_turn = sum(cost.stage_latency(equal, concurrent((u,))) for u in (0, 1))

@@ -13,7 +13,8 @@ from tvm_ios.costs.contention import Launch, launch_spans, makespans
 from tvm_ios.costs.kernel_estimate import KernelEstimate
 from tvm_ios.devices.device import DeviceDescription, load_device
 
-DEVICE = replace(load_device("v100"), processors=4, bandwidth=100.0, contention_overhead=0.25)
+DEVICE = replace(load_device("v100"), processors=4, bandwidth=100.0)
+OVERHEAD = 0.25
 
 
 def simulated(program: Sequence[Launch], device: DeviceDescription) -> float:
@@ -30,7 +31,7 @@ def simulated(program: Sequence[Launch], device: DeviceDescription) -> float:
         blocks = sum(program[place].kernel.blocks for place in running)
         fullest = math.ceil(blocks / device.processors)
         load = sum(program[p].kernel.share * program[p].kernel.blocks for p in running)
-        slower = 1 + device.contention_overhead * max(0, len(running) - 1)
+        slower = 1 + OVERHEAD * max(0, len(running) - 1)
         slower = max(slower, fullest * load / max(1, blocks))
         seconds = {
             place: kernel.block_seconds
@@ -73,13 +74,13 @@ def programs(draw: st.DrawFn) -> list[Launch]:
 @given(st.lists(programs(), max_size=5))
 def test_many_programs_at_once_are_as_one_event_after_another(several: list[list[Launch]]) -> None:
     expected = [simulated(program, DEVICE) for program in several]
-    assert makespans(several, DEVICE).tolist() == pytest.approx(expected, rel=1e-9)
+    assert makespans(several, DEVICE, OVERHEAD).tolist() == pytest.approx(expected, rel=1e-9)
 
 
 @examples(40)
 @given(programs())
 def test_launches_end_when_one_event_after_another_says_so(program: list[Launch]) -> None:
-    spans = launch_spans(program, DEVICE)
+    spans = launch_spans(program, DEVICE, OVERHEAD)
     assert len(spans) == len(program)
     ends = [end for _, end in spans]
     assert max(ends, default=0.0) == pytest.approx(simulated(program, DEVICE))

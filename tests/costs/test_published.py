@@ -12,6 +12,7 @@ from benchmarks.predicted import described_devices
 from tests.random_dags import graph_of
 from tvm_ios.costs.named import described_costs
 from tvm_ios.devices.device import load_device
+from tvm_ios.devices.engine import IOS, load_engine
 from tvm_ios.policies.policy import Limits, Problem
 from tvm_ios.search import search
 
@@ -50,7 +51,8 @@ def test_resnet_gains_little_and_a_chain_nothing() -> None:
     predicted = described_devices.latencies("resnet50", 1, "v100", ("sequential", "ios-both"))
     assert 1 < predicted["sequential"] / predicted["ios-both"] < 1.05
     chain = Problem.of(graph_of([1 << place - 1 if place else 0 for place in range(12)]), 40)
-    costs = described_costs(load_device("v100"))
+    engine = load_engine(IOS)
+    costs = described_costs(load_device("v100"), engine)
     assert costs.stages is not None
     seconds = {
         policy: sum(
@@ -60,7 +62,7 @@ def test_resnet_gains_little_and_a_chain_nothing() -> None:
         for policy in ("sequential", "ios-both", "rammer")
     }
     assert seconds["ios-both"] == pytest.approx(seconds["sequential"])
-    launches = 11 * load_device("v100").launch_overhead
+    launches = 11 * engine.launch_overhead
     assert seconds["sequential"] - launches <= seconds["rammer"] < seconds["sequential"]
 
 
@@ -93,8 +95,28 @@ def test_the_order_of_simulated_programs_and_their_ratios() -> None:
         first, *others = of_model
         assert first.policy == "sequential"
         cycles = [program.cycles for program in of_model]
-        predicted = [program.predicted for program in of_model]
-        assert np.argsort(cycles).tolist() == np.argsort(predicted).tolist()
-        for program in others:
-            ratio = program.cycles / first.cycles
-            assert program.predicted / first.predicted == pytest.approx(ratio, rel=0.2)
+        for how in ("from_kernels", "described"):
+            predicted = [getattr(program, how) for program in of_model]
+            if None in predicted:
+                continue
+            assert np.argsort(cycles).tolist() == np.argsort(predicted).tolist()
+            for program, of_it in zip(others, predicted[1:], strict=True):
+                ratio = program.cycles / first.cycles
+                assert of_it / predicted[0] == pytest.approx(ratio, rel=0.2)
+
+
+@needs_files
+def test_estimates_of_kernels_are_as_good_for_those_that_were_held_out() -> None:
+    kernels = list(described_devices.simulated_kernels())
+    errors = {
+        held: [abs(np.log(k.estimated / k.cycles)) for k in kernels if k.held_out is held]
+        for held in (True, False)
+    }
+    assert len(errors[False]) > len(errors[True]) > len(kernels) / 4
+    assert max(np.mean(of) for of in errors.values()) < 0.14
+
+
+@needs_files
+def test_what_is_found_for_a_captured_graph_is_at_least_as_fast_as_greedy() -> None:
+    for _, cycles in described_devices.found_programs():
+        assert cycles["ios-both"] <= cycles["greedy"] < cycles["sequential"]

@@ -16,6 +16,7 @@ from tvm import tirx
 from runtime_ext.cuda.kernels.threads import ThreadCode
 from runtime_ext.cuda.machine_code.nvrtc import compile_cubin
 from runtime_ext.cuda.persistent.fused_kernel import FusedKernel, fuse, vdevice
+from runtime_ext.cuda.persistent.fused_source import VOLATILE
 from runtime_ext.cuda.persistent.rtask import rtask_function
 from tests.cuda.fused_harness import Network, OnCpu, fused, kernel_of, network, relax
 from tests.cuda.nvrtc_kernels import RING, ring_functions, ring_program, run_ring
@@ -146,6 +147,20 @@ def test_one_kernel_serves_all_placements(block: Network, made: FusedKernel, on_
     fewer = fused(lowered(block, lanes=2), block.kernels, load_device("h200"))
     assert fewer.kernel.source == made.kernel.source
     assert fewer.kernel.symbol != made.kernel.symbol, "its grid is another one"
+
+
+def test_without_scoped_accesses_blocks_wait_by_volatile_ones(made: FusedKernel) -> None:
+    def ptx(source: str) -> str:
+        return compile_cubin(source, "compute_90").code.decode()
+
+    scoped, volatile = (
+        ptx(made.kernel.source),
+        ptx(f"#define {VOLATILE}\n{made.kernel.source}"),
+    )
+    unknown = ("relaxed.gpu", "fence.acq_rel", "nanosleep", "trap;")
+    assert all(word in scoped for word in unknown)
+    assert not any(word in volatile for word in unknown)
+    assert all(w in volatile for w in ("ld.volatile.global", "st.volatile.global", "membar.gl"))
 
 
 def test_operators_of_equal_code_share_it() -> None:

@@ -6,17 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from runtime_ext.cuda.kernels.block_work import BlockWork, grid_cycles
-from runtime_ext.cuda.kernels.contraction_shape import block_count
-from runtime_ext.cuda.kernels.gemm_tile import best_tile, coarse_tile, estimates, fine_tile
-from runtime_ext.cuda.machine_code.target_gpu import gpu_of
+from runtime_ext.cuda.kernels.gemm_tile import (
+    best_tile,
+    block_count,
+    coarse_tile,
+    estimates,
+    fine_tile,
+)
 from runtime_ext.kernels.cut import UNCUT
 from runtime_ext.kernels.expression import ACC, Access
 from runtime_ext.kernels.spec import Contraction, Statement, Window
+from tvm_ios.costs.cuda_kernels.block_work import BlockWork, grid_cycles
+from tvm_ios.costs.cuda_kernels.target_gpu import gpu_of
 from tvm_ios.devices.occupancy import Footprint
 
 GPU = gpu_of("sm_90")
-FREE_LAUNCHES, DEAR_LAUNCHES = replace(GPU, launch_cycles=0.0), replace(GPU, launch_cycles=1e6)
+FREE_LAUNCHES, DEAR_LAUNCHES = replace(GPU, edge_cycles=0.0), replace(GPU, edge_cycles=1e6)
 
 
 def contraction(pixels: int, depth: int, channels: int) -> Contraction:

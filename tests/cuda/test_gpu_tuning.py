@@ -17,8 +17,6 @@ from runtime_ext.cuda.kernel_timer import GpuKernelTimer
 from runtime_ext.cuda.kernels.generic import bound_kernels
 from runtime_ext.cuda.machine_code.kernel import CudaKernel
 from runtime_ext.cuda.machine_code.source import generate
-from runtime_ext.cuda.machine_code.target_gpu import gpu_of
-from runtime_ext.kernels.cut import GemmTile
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.tuning.contraction_task import ContractionTask
 from runtime_ext.tuning.speed_model import SpeedModel
@@ -32,6 +30,8 @@ from tests.cuda.cuda_harness import Bench, Unit
 from tests.cuda.emulator import Emulator
 from tests.kernels.kernel_harness import random_tensors
 from tests.units.unit_convolutions import convolution
+from tvm_ios.costs.cuda_kernels.target_gpu import gpu_of
+from tvm_ios.costs.cuda_kernels.tile import GemmTile
 from tvm_ios.measuring.tuning import TuningLimits
 from tvm_ios.program.program import Program
 

@@ -161,7 +161,7 @@ def test_rtasks_of_a_bundle_are_saved(tmp_path: Path) -> None:
         bundled.fused,
         bundled.stages,
     )
-    assert (loaded.device.processors, loaded.device.launch_overhead) == (132, 2e-6)
+    assert (loaded.device.processors, loaded.device.wait_overhead) == (132, 5e-7)
 
 
 def test_a_kernel_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import ceil, prod
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +11,22 @@ import pytest
 from tvm import relax
 
 from runtime_ext.cuda.compiler import CudaKernelCompiler, GpuPrecision
-from runtime_ext.cuda.kernels.contraction_shape import block_count, depth_of
-from runtime_ext.cuda.kernels.gemm_estimate import product_work
-from runtime_ext.cuda.kernels.gemm_tile import estimates
-from runtime_ext.cuda.kernels.reduction import mean_blocks, mean_channels
-from runtime_ext.cuda.kernels.split_sum import sum_blocks, sum_widths
-from runtime_ext.kernels.cut import GemmTile
-from runtime_ext.kernels.spec import Contraction, Mean
+from runtime_ext.cuda.kernels import window as window_module
+from runtime_ext.cuda.kernels.contraction_shape import depth_of, product_of
+from runtime_ext.cuda.kernels.gemm_tile import block_count, estimates
+from runtime_ext.cuda.kernels.window import sliding_window
+from runtime_ext.kernels.spec import Contraction, Mean, Pooling
 from runtime_ext.units.plans import plan_unit
 from runtime_ext.units.unit import UnitPlan, UnitSource
 from tests.cuda.cuda_harness import Bench, Unit
 from tests.fast_run import only
 from tests.kernels.kernel_harness import make_unit
 from tests.units.unit_convolutions import convolution
+from tvm_ios.costs.cuda_kernels import window_estimate
+from tvm_ios.costs.cuda_kernels.product_estimate import product_work, sum_blocks, sum_widths
+from tvm_ios.costs.cuda_kernels.stream_estimate import mean_channels
+from tvm_ios.costs.cuda_kernels.tile import GemmTile
+from tvm_ios.costs.cuda_kernels.window_estimate import window_blocks
 from tvm_ios.program.compiled_unit import CompiledUnit
 
 #: Borders, several tiles of rows and columns, and parts of all of them; a depth in halves of slabs.
@@ -80,13 +84,15 @@ def check_estimate(bench: Bench, form: CompiledUnit) -> None:
     assert isinstance(spec, Contraction)
     tile = spec.blocking
     assert isinstance(tile, GemmTile)
-    work = product_work(spec, tile, bench.precision)
+    contraction, gpu = product_of(spec), bench.compiler.gpu
+    work = product_work(contraction, tile, bench.precision)
     assert product.blocks == block_count(spec, tile)
     assert product.block == (work.footprint.threads, 1, 1)
     assert product.static_shared_bytes == work.footprint.shared_bytes
     assert len(others) == (tile.splits > 1)
     for kernel in others:
-        assert kernel.blocks == sum(sum_blocks(spec, sum_widths(spec, tile, bench.compiler.gpu)))
+        widths = sum_widths(contraction, tile, gpu)
+        assert kernel.blocks == sum(sum_blocks(contraction, widths))
 
 
 @pytest.mark.parametrize("shape", [(1, 84, 17, 17), (2, 130, 7, 7), (1, 9, 3, 2)])
@@ -97,7 +103,37 @@ def test_means(shape: tuple[int, int, int, int], tmp_path: Path) -> None:
     (kernel,) = bench.kernels.values()
     spec = bench.compiler.workload(kernel.symbol)
     assert isinstance(spec, Mean)
-    assert kernel.blocks == mean_blocks(spec, mean_channels(spec, bench.compiler.gpu))
+    channels = mean_channels(spec.batch, prod(spec.pixels), spec.channels, bench.compiler.gpu)
+    assert kernel.blocks == spec.batch * ceil(spec.channels / channels)
+
+
+#: Windows with and without borders, strides and weights, over channels in fours or not.
+WINDOWS: dict[str, Any] = {
+    "depthwise": convolution((1, 8, 9, 7), (8, 1, 5, 5), (2,) * 4, groups=8, before=True),
+    "odd depthwise": convolution((2, 5, 7, 6), (5, 1, 3, 3), (1, 0, 0, 1), groups=5),
+    "mean": make_unit([(1, 8, 9, 7)], [], lambda _, x: relax.op.nn.avg_pool2d(
+        x, (3, 3), (2, 2), (1, 1), count_include_pad=False)),
+    "max": make_unit([(1, 8, 9, 9)], [], lambda _, x: relax.op.nn.max_pool2d(x, (3, 3), (2, 2))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_cuts_of_a_window(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = {name: Unit(WINDOWS[name], ("NHWC", "NHWC"))}
+    plain = Bench(unit, tmp_path / "plain", only="default")
+    (kernel,) = plain.kernels.values()
+    spec = plain.compiler.workload(kernel.symbol)
+    assert isinstance(spec, Pooling)
+    window = sliding_window(spec)
+    cuts = list(window_estimate.cuts_of(window))
+    assert {cut.teams for cut in cuts} > {1, 2}
+    assert {cut.pixels for cut in cuts} == {1, 2, 4}
+    for number, cut in enumerate(cuts[::4]):
+        monkeypatch.setattr(window_module, "best_cut", lambda *_, cut=cut: cut)
+        bench = Bench(unit, tmp_path / str(number), only="default")
+        (kernel,) = bench.kernels.values()
+        assert kernel.blocks == window_blocks(window, cut)
+        bench.check(name)
 
 
 #: Layers of networks that have few results or a long reduction.

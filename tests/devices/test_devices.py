@@ -9,6 +9,7 @@ import pytest
 
 from tests.refusals import refused
 from tvm_ios.devices.device import DeviceError, device_names, load_device
+from tvm_ios.devices.engine import engine_names, engine_of, load_engine
 
 FIGURES = {
     "peak_flops": "FLOP/s",
@@ -18,14 +19,12 @@ FIGURES = {
     "efficiency": "of peak",
     "saturating_warps": "warps",
     "streaming_warps": "warps",
-    "contention_overhead": "a kernel",
-    "host_overhead": "s",
-    "launch_overhead": "s",
     "kernel_overhead": "s",
-    "library_overhead": "s",
     "wait_overhead": "s",
-    "stage_overhead": "s",
 }
+
+
+SOURCES = ("published", "assumed", "fitted", "measured")
 
 
 def description() -> dict[str, Any]:
@@ -53,9 +52,27 @@ def test_every_figure_of_every_device_says_where_it_is_from() -> None:
         device = load_device(name)
         assert device.name == name
         assert set(device.sources) == set(FIGURES)
-        assert all(
-            text.startswith(("published", "assumed", "fitted")) for text in device.sources.values()
-        )
+        assert all(text.split(":")[0] in SOURCES for text in device.sources.values())
+
+
+def test_engines_say_where_their_figures_are_from_and_whose_kernels_they_run(
+    tmp_path: Path,
+) -> None:
+    for name in engine_names():
+        engine = load_engine(name)
+        assert engine.name == name
+        assert all(text.split(":")[0] in SOURCES for text in engine.sources.values())
+    assert {load_engine(n).kernels for n in ("ios", "lanes")} == {"library"}
+    assert engine_of(load_device("v100")) == load_engine("graph")
+    assert engine_of(load_device("cpu")) == load_engine("lanes")
+    assert engine_of(load_device("mi50")) == engine_of(load_device("k80")) == load_engine("ios")
+    text = resources.files("tvm_ios").joinpath("devices/engine_data/graph.json").read_text()
+    path = tmp_path / "mine.json"
+    path.write_text(text.replace('"kernels": "cuda"', '"kernels": "many"'))
+    with refused(DeviceError, "'kernels'", "library or cuda"):
+        load_engine(str(path))
+    with refused(DeviceError, "'warp'", "graph"):
+        load_engine("warp")
 
 
 def test_a_file_of_one_s_own(tmp_path: Path) -> None:
@@ -87,8 +104,8 @@ def test_a_missing_or_impossible_figure_is_named(tmp_path: Path, key: str) -> No
 
 def test_another_unit_is_refused(tmp_path: Path) -> None:
     wrong = description()
-    wrong["figures"]["launch_overhead"]["unit"] = "us"
-    with refused(DeviceError, "'launch_overhead'", "in s"):
+    wrong["figures"]["kernel_overhead"]["unit"] = "us"
+    with refused(DeviceError, "'kernel_overhead'", "in s"):
         load(tmp_path, wrong)
 
 

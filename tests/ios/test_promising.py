@@ -7,6 +7,7 @@ from hypothesis import given
 from tests.fast_run import examples
 from tests.random_dags import dags, graph_of
 from tvm_ios.devices.device import load_device
+from tvm_ios.devices.engine import engine_of
 from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.ios.promising import promising_stages
 from tvm_ios.schedule.stage import Strategy
@@ -32,10 +33,16 @@ def test_stages_are_in_the_order_of_append_and_none_twice(predecessors: tuple[in
 
 def test_a_chain_of_small_units_is_promising_and_twins_count() -> None:
     graph = graph_of((0, 1, 2, 4))
-    device = load_device("h200")
+    device = load_device("v100")
     (first, *others) = promising_stages(graph, [0b0011, 0b1100], device, Pruning(2, 2))
     assert not others
     assert [stage.units for stage in first.twins] == [(0, 1), (2, 3)]
     # One launch less in each, and a wait more.
-    saved = device.launch_overhead - device.wait_overhead
+    saved = engine_of(device).launch_overhead - device.wait_overhead
     assert abs(first.gain - 2 * saved) < 1e-9
+
+
+def test_a_chain_of_kernels_that_are_launched_early_is_better_than_a_persistent_one() -> None:
+    graph, pruning = graph_of((0, 1, 2, 4)), Pruning(2, 2)
+    assert promising_stages(graph, [0b0011, 0b1100], load_device("a100"), pruning)
+    assert not promising_stages(graph, [0b0011, 0b1100], load_device("h200"), pruning)

@@ -6,16 +6,20 @@ import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from runtime_ext.cuda.launch_graphs import launch_graph
 from runtime_ext.cuda.machine_code.launchable import Launchable
+from runtime_ext.cuda.plugged_device import PluggedDevice
 from tests.refusals import refused
 from tvm_ios.errors import UserError
 from tvm_ios.measuring.launch_files import read_launches, write_launches
 from tvm_ios.measuring.launch_graph import LaunchGraph
+from tvm_ios.measuring.timing_device import Timed, Timing
 from tvm_ios.program.program import Buffer, BufferType, Launch, Part, Program, Role, Wait
 
 VECTOR = BufferType((4, 2))
@@ -64,6 +68,24 @@ def test_launches_wait_as_streams_and_events_do() -> None:
     codes = [made.code[launch.code] for launch in made.launches]
     assert codes == [b".version 8", b".version 8", b"\x7fELF\0"]
     assert made.launches[0].code == hashlib.sha256(b".version 8").hexdigest()
+
+
+def test_a_stage_takes_the_edge_to_the_next_one_as_well() -> None:
+    # Of a lone launch's seconds one microsecond is its launch; an edge takes three.
+    timing = Timing(launch_overhead=1e-6, edge=3e-6, concurrency=2)
+    asked: list[LaunchGraph] = []
+
+    def time(graph: LaunchGraph) -> Timed:
+        asked.append(graph)
+        return Timed((5e-6,))
+
+    device: Any = SimpleNamespace(name="d", version="1", arch="sm_75", timing=timing, time=time)
+    plugged = PluggedDevice(device, 2)
+    assert plugged.concurrency == 2
+    assert plugged.time_program(two_lanes(), KERNELS.__getitem__) == [pytest.approx(7e-6)]
+    lone = replace(two_lanes(), lanes=((Launch(0, (0, 2, 5), 0, 1, 0),),))
+    assert plugged.profile_phases(lone, KERNELS.__getitem__) == [[5e-6]]
+    assert len(asked) == 2
 
 
 def test_equal_graphs_have_one_digest() -> None:

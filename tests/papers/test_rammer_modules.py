@@ -8,9 +8,11 @@ import pytest
 
 from benchmarks.papers.rammer.fine_grained import is_irregular, simulate_modules
 from benchmarks.papers.rammer.modules import cell_graph
-from benchmarks.papers.rammer.simulated import Simulated, tuned_device
+from benchmarks.papers.rammer.simulated import Simulated
 from tests.random_dags import graph_of
 from tvm_ios.costs.kernel_estimate import KernelEstimate
+from tvm_ios.devices.device import load_device
+from tvm_ios.devices.engine import IOS, load_engine
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.graph.units import form_units
 from tvm_ios.onnx.graph import graph_from_onnx
@@ -46,10 +48,9 @@ def test_unlike_operators_in_a_wave_are_irregular() -> None:
 
 def equal_kernels(graph: OpGraph, blocks: int) -> Simulated:
     """Units of a second each, by blocks that fill a processor each."""
-    device = replace(
-        tuned_device("v100"), contention_overhead=0.0, launch_overhead=0.25, wait_overhead=0.125
-    )
-    simulated = Simulated(graph, device)
+    device = replace(load_device("v100"), wait_overhead=0.125)
+    engine = replace(load_engine(IOS), contention_overhead=0.0, launch_overhead=0.25)
+    simulated = Simulated(graph, device, engine)
     kernel = KernelEstimate(blocks, 1.0, 1.0, 0, 0.0)
     simulated.__dict__["fastest"] = [(kernel,)] * len(graph)
     return simulated

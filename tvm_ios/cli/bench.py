@@ -22,7 +22,7 @@ from tvm_ios.cli.bench_range import bench_range_command, range_to_bench
 from tvm_ios.cli.frame import panels
 from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import Reporting, print_json, progress_bars, reports_errors
-from tvm_ios.cli.options.completion import complete_model, complete_peers
+from tvm_ios.cli.options.completion import complete_cost, complete_model, complete_peers
 from tvm_ios.cli.options.model import Batch, RandomWeights, Shapes, input_shapes
 from tvm_ios.cli.options.search_options import (
     CompileOptions,
@@ -124,6 +124,13 @@ Against = Annotated[
 TimeLimit = Annotated[
     float | None, panels.limits(help="Seconds of optimising each network, about.")
 ]
+Cost = Annotated[
+    str | None,
+    panels.search(
+        help="With --device: what the search goes by, a log (.jsonl) or a device (v100, ...).",
+        autocompletion=complete_cost,
+    ),
+]
 Points = Annotated[
     str | None,
     panels.model(
@@ -155,6 +162,7 @@ def bench(
     batch: Batch = None,
     dialect: DialectOption = DialectName.relax,
     device: DeviceName = None,
+    cost: Cost = None,
     precision: PrecisionOption = None,
     lanes: Lanes = None,
     random_weights: RandomWeights = None,
@@ -181,6 +189,7 @@ def bench(
     serving, output = objective is Objective.throughput, kept.output
     others = {
         **{"--objective": serving, "--batch": batch, "--device": device, "--log": log},
+        **{"--cost": cost},
         **{"--random-weights": random_weights is not None},
         **{"--resume": kept.resume, "--keep": kept.keep},
     }
@@ -204,6 +213,8 @@ def bench(
     all_peers = partial(peers_to_compare, with_log=log is not None, serving=serving)
     against_names = list(all_peers()) if against == "all" else names_in(against)
     shapes = input_shapes(shape)
+    if device is None:
+        refuse("without a --device everything is measured here", {"--cost": cost})
     if serving:
         refuse("requests are served by this CPU", {"--device": device is not None})
     search = search_options(
@@ -216,7 +227,8 @@ def bench(
     )
     from tvm_ios.api.options import Options
 
-    options = Options(search=search, policies=chosen_policies(policy), verify=verify)
+    policies = chosen_policies(policy)
+    options = Options(search=search, policies=policies, cost=cost, verify=verify)
     from runtime_ext.cpu.machine_description import describe_machine
     from tvm_ios.bench.bench import bench as bench_latency
     from tvm_ios.bench.document import BenchDocument

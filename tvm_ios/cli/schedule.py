@@ -9,7 +9,7 @@ from tvm_ios.cli.accelerators import schedule_accelerator, schedule_streams
 from tvm_ios.cli.frame import panels
 from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import Reporting, progress_bars, reports_errors, tell_tail
-from tvm_ios.cli.options.completion import complete_cost, complete_policy
+from tvm_ios.cli.options.completion import complete_cost, complete_engine, complete_policy
 from tvm_ios.cli.options.fleet import FleetOptions
 from tvm_ios.cli.options.model import (
     Batch,
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 PAGE = HelpPage(
     (
         "tvm-ios schedule inception_v3 --cost v100 --plot schedule.svg",
+        "tvm-ios schedule inception_v3 --cost v100 --engine ios",
         "tvm-ios schedule squeezenet --cost measured -o schedule.json",
         "tvm-ios schedule inception_v3 --schedule published.json",
         "tvm-ios schedule squeezenet --pareto",
@@ -85,6 +86,15 @@ Cost = Annotated[
         autocompletion=complete_cost,
     ),
 ]
+EngineName = Annotated[
+    str | None,
+    panels.search(
+        "--engine",
+        help="Of a described device: what runs programs there. graph: this project's captured "
+        "graph; ios: the engine of IOS's authors; or a .json file.  [that of our programs]",
+        autocompletion=complete_engine,
+    ),
+]
 Output = Annotated[Path | None, panels.output("-o", "--output", help="Write the schedule as JSON.")]
 Plot = Annotated[
     Path | None, panels.output(help="Draw units on their lanes over time into this .svg or .png.")
@@ -110,6 +120,7 @@ def schedule(
     policy: PolicyName = None,
     together: Together = False,
     cost: Cost = None,
+    engine: EngineName = None,
     output: Output = None,
     plot: Plot = None,
     given_schedule: GivenSchedule = None,
@@ -177,6 +188,8 @@ def schedule(
         refuse(sentence, {"--device": device is not None})
     if cost != MEASURED:
         refuse(f"{cost} asks no machine: leave out one of them", {"--tracker": fleet})
+    if cost == MEASURED or log is not None or names_accelerator(cost):
+        refuse("it is of a described device: give --cost v100 or another", {"--engine": engine})
     if policy == "graphturbo" and names_accelerator(cost):
         unfit = {"--plot": plot, "--schedule": given_schedule, "--dump-ir": dump_ir}
         refuse("an accelerator has none", unfit)
@@ -208,7 +221,9 @@ def schedule(
             prepared = module.prepared
             searching = module.search if log is None else module.recorded(log)
         else:
-            searching, prepared, end = _described(source, cost, measuring, reuse, update, dump_ir)
+            searching, prepared, end = _described(
+                source, (cost, engine), measuring, reuse, update, dump_ir
+            )
         graph = searching.problem.units
         points = searching.front(policy) if pareto else ()
         result = None if pareto else searching.find(policy, budget, priced=True)
@@ -293,7 +308,7 @@ def _problem(
 
 def _described(
     source: ModelSource,
-    cost: str,
+    cost: tuple[str, str | None],
     blocks: BlockOptions,
     reuse: bool,
     update: Progress,
@@ -304,7 +319,7 @@ def _described(
     from tvm_ios.policies.policy import Limits
     from tvm_ios.search import Search
 
-    costs = costs_named(cost)
+    costs = costs_named(*cost)
     problem, prepared, tail = _problem(source, blocks.max_block, dump_ir, update)
     pruning = Pruning(blocks.r, blocks.s)
     limits = Limits(pruning=pruning, max_block=blocks.max_block, reuse=reuse)

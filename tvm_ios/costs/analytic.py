@@ -12,9 +12,18 @@ import numpy.typing as npt
 
 from tvm_ios.costs.composed import CostError
 from tvm_ios.costs.contention import Launch, launch_spans, makespans
-from tvm_ios.costs.kernel_estimate import KernelEstimate, merged_kernel, unit_kernels
+from tvm_ios.costs.cuda_kernels.target_gpu import TargetGpu, target_gpu
+from tvm_ios.costs.cuda_kernels.unit_kernels import cuda_kernels, merged_cuda_kernels
+from tvm_ios.costs.kernel_estimate import (
+    KernelEstimate,
+    KernelLibrary,
+    copy_kernel,
+    merged_kernel,
+    unit_kernels,
+)
 from tvm_ios.costs.persistent import persistent_launches, rkernel, veus
 from tvm_ios.devices.device import DeviceDescription
+from tvm_ios.devices.engine import EngineDescription, edge_seconds, engine_of
 from tvm_ios.graph.merge_rule import plan_merge
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.schedule.rkernel import RKernel
@@ -30,16 +39,25 @@ class AnalyticCost:
 
     A stage of one group takes as long as its kernels and their launches one after another. The
     groups of a concurrent stage are chains of launches that run side by side
-    (:mod:`tvm_ios.costs.contention`); forking and joining them costs the device's stage overhead.
+    (:mod:`tvm_ios.costs.contention`); forking and joining them costs the engine's stage overhead.
     Streams are such chains whose launches also wait for what they read on other streams; each wait
     for an event is one more call of the host's thread.
-    A merged stage is one kernel. Co-scheduled units are one launch, in which a unit's tiles begin
-    a wait after the last tile of what it reads: the same rules, with other delays.
+    A merged stage is one kernel, and the copies that the engine makes. Co-scheduled units are one
+    launch, in which a unit's tiles begin a wait after the last tile of what it reads: the same
+    rules, with other delays. The engine is by default that of this project's programs.
     """
 
-    def __init__(self, device: DeviceDescription) -> None:
+    def __init__(self, device: DeviceDescription, engine: EngineDescription | None = None) -> None:
         self.name = device.name
         self.device = device
+        self.engine = engine or engine_of(device)
+        self._library = KernelLibrary(overhead=self.engine.library_overhead)
+        #: Seconds that an edge to a kernel that follows another takes, and others besides.
+        self._edge = edge_seconds(self.engine, device, follows=True)
+        self._more = self.engine.launch_overhead - self._edge
+        self._gpu: TargetGpu | None = None
+        if self.engine.kernels == "cuda":
+            self._gpu = target_gpu(device, self.engine.launch_overhead)
         self._graph: OpGraph | None = None
         self._kernels: list[tuple[KernelEstimate, ...]] = []
         #: The kernels of each unit, each with its delay on a stream.
@@ -70,14 +88,17 @@ class AnalyticCost:
                 unknown.setdefault(key, []).append(place)
         programs = [self._program(graph, stages[places[0]]) for places in unknown.values()]
         overhead = {
-            Strategy.CONCURRENT: self.device.stage_overhead,
-            Strategy.STREAMS: self.device.stage_overhead,
-            Strategy.CO_SCHEDULE: self.device.launch_overhead,
+            Strategy.CONCURRENT: self.engine.stage_overhead,
+            Strategy.STREAMS: self.engine.stage_overhead,
+            Strategy.CO_SCHEDULE: self.engine.launch_overhead,
         }
+        slower = self.engine.contention_overhead
         for (key, places), alone in zip(
-            unknown.items(), makespans(programs, self.device).tolist(), strict=True
+            unknown.items(), makespans(programs, self.device, slower).tolist(), strict=True
         ):
-            self._known[key] = alone + overhead[key[0]]
+            # What comes after such a stage waits for several kernels, or a cooperative one.
+            after = self._more if alone else 0.0
+            self._known[key] = alone + overhead[key[0]] + after
             seconds[places] = self._known[key]
         return seconds
 
@@ -87,10 +108,10 @@ class AnalyticCost:
         return self._seconds[unit]
 
     def stage_spans(self, graph: OpGraph, stage: Stage) -> list[tuple[int, float, float]]:
-        """Return for each unit of a stage that is not merged its number, and when its kernels run.
+        """Return for each unit with kernels of a stage that is not merged when these run.
 
-        The begin and the end are in seconds from the begin of the stage. The launches of the stage
-        itself, its fork and join, come first.
+        These are its number, its begin and its end, in seconds from the begin of the stage. The
+        launches of the stage itself, its fork and join, come first.
         """
         self._remember(graph)
         if len(stage.groups) == 1 and stage.strategy is not Strategy.CO_SCHEDULE:
@@ -99,8 +120,8 @@ class AnalyticCost:
             return list(zip(stage.units, begins, ends, strict=True))
         program = self._program(graph, stage)
         whole = self.stage_latency(graph, stage)
-        spans = launch_spans(program, self.device)
-        first = whole - max(end for _, end in spans)
+        spans = self._launch_spans(program)
+        first = whole - max((end for _, end in spans), default=0.0)
         units = (unit for unit in self._launch_order(stage) for _ in self._kernels[unit])
         merged: dict[int, tuple[float, float]] = {}
         for unit, (begin, end) in zip(units, spans, strict=True):
@@ -115,12 +136,12 @@ class AnalyticCost:
         """
         self._remember(graph)
         if stage.strategy is Strategy.MERGE:
-            kernel = self._merged_kernel(graph, stage)
-            if kernel is None:
+            kernels = self._merged_kernels(graph, stage)
+            if kernels is None:
                 raise CostError("the units of a stage cannot be merged")
-            return [(kernel, kernel.seconds(self.device))]
+            return [(kernel, kernel.seconds(self.device)) for kernel in kernels]
         program = self._program(graph, stage)
-        spans = launch_spans(program, self.device)
+        spans = self._launch_spans(program)
         return [(launch.kernel, b - a) for launch, (a, b) in zip(program, spans, strict=True)]
 
     @property
@@ -139,10 +160,10 @@ class AnalyticCost:
             return
         device = self.device
         self._graph, self._known = graph, {}
-        self._kernels = [unit_kernels(graph, unit, device) for unit in range(len(graph))]
+        self._kernels = [self._unit_kernels(graph, unit) for unit in range(len(graph))]
         self._classes = [self._numbers.setdefault(k, len(self._numbers)) for k in self._kernels]
         self._launched = [
-            [(kernel, device.launch_overhead + kernel.overhead) for kernel in kernels]
+            [(kernel, self._edge + kernel.overhead) for kernel in kernels]
             for kernels in self._kernels
         ]
         self._seconds = [
@@ -166,13 +187,14 @@ class AnalyticCost:
     def _program(self, graph: OpGraph, stage: Stage) -> list[Launch]:
         launches: list[Launch] = []
         if stage.strategy is Strategy.CONCURRENT:
-            host = self.device.host_overhead
+            host = self.engine.host_overhead
             for group in self._groups_in_order(stage):
                 after: tuple[int, ...] = ()
                 for unit in group:
                     for kernel, delay in self._launched[unit]:
                         place = len(launches)
-                        launches.append(Launch(kernel, after, delay, place * host))
+                        begin = delay if after else delay + self._more
+                        launches.append(Launch(kernel, after, begin, place * host))
                         after = (place,)
             return launches
         if stage.strategy is Strategy.STREAMS:
@@ -184,16 +206,19 @@ class AnalyticCost:
         waits = synchronisations(graph, stage)
         before = {unit: earlier for group in stage.groups for earlier, unit in pairwise(group)}
         launches: list[Launch] = []
-        last: dict[int, int] = {}
+        #: The launches that end a unit; of one without kernels those that end what it waits for.
+        last: dict[int, tuple[int, ...]] = {}
         calls = 0
         for unit in stage.units:
             awaited = [*waits[unit], *(before[u] for u in (unit,) if u in before)]
-            after = tuple(sorted(last[source] for source in awaited))
+            after = tuple(sorted({launch for source in awaited for launch in last[source]}))
             calls += len(waits[unit])
+            more = 0.0 if unit in before and not waits[unit] else self._more
             for kernel, delay in self._launched[unit]:
-                launches.append(Launch(kernel, after, delay, calls * self.device.host_overhead))
-                after, calls = (len(launches) - 1,), calls + 1
-            last[unit] = len(launches) - 1
+                host = calls * self.engine.host_overhead
+                launches.append(Launch(kernel, after, delay + more, host))
+                after, calls, more = (len(launches) - 1,), calls + 1, 0.0
+            last[unit] = after
         return launches
 
     def _groups_in_order(self, stage: Stage) -> list[tuple[int, ...]]:
@@ -214,16 +239,31 @@ class AnalyticCost:
         return [source for source in bits(graph.predecessors[unit]) if source in stage]
 
     def _merged(self, graph: OpGraph, stage: Stage) -> float:
-        kernel = self._merged_kernel(graph, stage)
-        if kernel is None:
+        kernels = self._merged_kernels(graph, stage)
+        if kernels is None:
             return math.inf
-        return kernel.seconds(self.device) + kernel.overhead + self.device.launch_overhead
+        return sum(kernel.seconds(self.device) + kernel.overhead + self._edge for kernel in kernels)
 
-    def _merged_kernel(self, graph: OpGraph, stage: Stage) -> KernelEstimate | None:
+    def _merged_kernels(self, graph: OpGraph, stage: Stage) -> tuple[KernelEstimate, ...] | None:
+        """Return the kernels of merged units with their copies; None if they cannot be merged."""
         plan, work = plan_merge(graph, stage.units), merged_work(graph, stage.units)
         if plan is None or work is None:
             return None
-        return merged_kernel(graph, plan, work.bytes, self.device)
+        if self._gpu is not None:
+            return merged_cuda_kernels(graph, plan, self._gpu)
+        outputs = [graph.tensors[graph.operators[unit].outputs[0]] for unit in plan.units]
+        copied = self.engine.copy_overhead if outputs[0].shape[0] > 1 else 0.0
+        copies = [copy_kernel(round(copied * output.nbytes), self.device) for output in outputs]
+        merged = merged_kernel(graph, plan, work.bytes, self.device, self._library)
+        return (merged, *(copies if copied else ()))
+
+    def _unit_kernels(self, graph: OpGraph, unit: int) -> tuple[KernelEstimate, ...]:
+        if self._gpu is not None:
+            return cuda_kernels(graph, unit, self._gpu)
+        return unit_kernels(graph, unit, self.device, self._library)
+
+    def _launch_spans(self, program: Sequence[Launch]) -> tuple[tuple[float, float], ...]:
+        return launch_spans(program, self.device, self.engine.contention_overhead)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,19 +42,23 @@ class Launch(NamedTuple):
     earliest: float = 0.0
 
 
-def makespans(programs: Sequence[Sequence[Launch]], device: DeviceDescription) -> _Floats:
+def makespans(
+    programs: Sequence[Sequence[Launch]], device: DeviceDescription, overhead: float = 0.0
+) -> _Floats:
     """Return the seconds of each program, a sequence of launches that has the device for itself.
 
-    A launch waits only for earlier launches of its program.
+    A launch waits only for earlier launches of its program. ``overhead`` is the part by which each
+    further kernel slows the others; see
+    :class:`tvm_ios.devices.engine.EngineDescription`.
     """
-    return _run(programs, device)[0]
+    return _run(programs, device, overhead)[0]
 
 
 def launch_spans(
-    program: Sequence[Launch], device: DeviceDescription
+    program: Sequence[Launch], device: DeviceDescription, overhead: float = 0.0
 ) -> tuple[tuple[float, float], ...]:
     """Return the begin and end of each launch of a program, in seconds."""
-    ends = _run([program], device)[1].tolist()
+    ends = _run([program], device, overhead)[1].tolist()
     return tuple(
         (
             max(launch.earliest, max((ends[a] for a in launch.after), default=0.0) + launch.delay),
@@ -65,7 +69,7 @@ def launch_spans(
 
 
 def _run(
-    programs: Sequence[Sequence[Launch]], device: DeviceDescription
+    programs: Sequence[Sequence[Launch]], device: DeviceDescription, overhead: float
 ) -> tuple[_Floats, _Floats]:
     """Simulate each program with the device for itself; return its end, and each launch's.
 
@@ -102,7 +106,7 @@ def _run(
         load = in_each(blocks[running] * share[running], its) / np.maximum(1, together)
         load *= np.ceil(together / device.processors)
         others = np.maximum(0, np.bincount(its, minlength=len(programs)) - 1)
-        slower = np.maximum(1 + device.contention_overhead * others, load)
+        slower = np.maximum(1 + overhead * others, load)
         seconds = alone[running] * np.maximum(slower[its], own[running])
         seconds = np.maximum(seconds, _SHORTEST)
         traffic = in_each(moved[running] / seconds, its)

@@ -3,7 +3,7 @@
 A convolution or a product is computed in tiles, as libraries do it (implicit GEMM: rows are output
 positions, columns are output channels); of several shapes of tiles the fastest is taken, and for
 3x3 convolutions Winograd's transforms if they are faster. Other operators stream through memory.
-Our own kernels are not modelled: the estimates are those of a good library on the device.
+These are the kernels of a good library; :mod:`tvm_ios.costs.cuda_kernels` has this project's own.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class KernelEstimate:
     #: Bytes that the kernel moves.
     bytes: int
     #: Seconds before its blocks are under way, in which it occupies nothing; its launch aside.
-    overhead: float
+    overhead: float = 0.0
     #: Warps of a block; 0 where that is not known.
     warps: int = 0
 
@@ -77,14 +77,12 @@ class KernelLibrary:
 
     tiles: tuple[Tile, ...] = _TILES
     choose: Choose = fastest_alone
-
-
-#: The library of a vendor.
-VENDOR = KernelLibrary()
+    #: Seconds until the blocks of a product or convolution run, besides those of any kernel.
+    overhead: float = 0.0
 
 
 def unit_kernels(
-    graph: OpGraph, unit: int, device: DeviceDescription, library: KernelLibrary = VENDOR
+    graph: OpGraph, unit: int, device: DeviceDescription, library: KernelLibrary
 ) -> tuple[KernelEstimate, ...]:
     """Return the kernels of a unit, one after another.
 
@@ -92,7 +90,7 @@ def unit_kernels(
     """
     op = graph.operators[unit]
     output = graph.tensors[op.outputs[0]]
-    convolutions = _convolutions(op)
+    convolutions = convolutions_of(op)
     if not convolutions or len(output.shape) < 3:
         return (_whole_unit(graph, unit, device, library),)
     batch, _, *extents = output.shape
@@ -115,7 +113,7 @@ def unit_kernels(
         if convolution.groups == 1:
             winograd = (*window[1:], *convolution.strides) == (3, 3, 1, 1)
             forms = product_forms(
-                positions, channels, depth, moved, device, library.tiles, winograd=winograd
+                positions, channels, depth, moved, device, library, winograd=winograd
             )
             kernels.append(library.choose(forms, device))
         else:
@@ -126,7 +124,11 @@ def unit_kernels(
 
 
 def merged_kernel(
-    graph: OpGraph, plan: MergePlan, bytes_moved: int, device: DeviceDescription
+    graph: OpGraph,
+    plan: MergePlan,
+    bytes_moved: int,
+    device: DeviceDescription,
+    library: KernelLibrary,
 ) -> KernelEstimate:
     """Return the kernel of merged convolutions, which writes each output to its own place."""
     op = graph.operators[plan.units[0]]
@@ -138,10 +140,16 @@ def merged_kernel(
             graph.tensors[op.inputs[1]].shape[1] * math.prod(plan.kernel),
             bytes_moved,
             device,
+            library,
             winograd=(*plan.kernel, *plan.strides) == (3, 3, 1, 1),
         ),
         device,
     )
+
+
+def copy_kernel(nbytes: int, device: DeviceDescription) -> KernelEstimate:
+    """Return the kernel that copies so many bytes of float32."""
+    return _streaming(nbytes // 4, 0, 2 * nbytes, device)
 
 
 def product_forms(
@@ -150,7 +158,7 @@ def product_forms(
     depth: int,
     bytes_moved: int,
     device: DeviceDescription,
-    tiles: Sequence[Tile] = _TILES,
+    library: KernelLibrary,
     *,
     winograd: bool = False,
 ) -> list[KernelEstimate]:
@@ -159,7 +167,8 @@ def product_forms(
     Each element takes ``depth`` multiply-additions. ``winograd`` says whether the product is a
     convolution that Winograd's algorithm can compute.
     """
-    forms = [_tiled(rows, columns, depth, bytes_moved, tile, device) for tile in tiles]
+    size = (rows, columns, depth, bytes_moved)
+    forms = [_tiled(*size, tile, device, library) for tile in library.tiles]
     if rows <= _FEW_ROWS:
         # The other matrix is streamed through memory.
         flops = 2 * rows * columns * depth
@@ -167,12 +176,19 @@ def product_forms(
     if winograd:
         fewer = depth * _WINOGRAD / _WINOGRAD_EFFICIENCY
         # No Winograd kernel has tiles as narrow as the last ones.
-        forms += [_tiled(rows, columns, fewer, bytes_moved, tile, device) for tile in _TILES[:-1]]
+        size = (rows, columns, fewer, bytes_moved)
+        forms += [_tiled(*size, tile, device, library) for tile in _TILES[:-1]]
     return forms
 
 
 def _tiled(
-    rows: int, columns: int, depth: float, bytes_moved: int, tile: Tile, device: DeviceDescription
+    rows: int,
+    columns: int,
+    depth: float,
+    bytes_moved: int,
+    tile: Tile,
+    device: DeviceDescription,
+    library: KernelLibrary,
 ) -> KernelEstimate:
     height, width, *thread = tile
     arithmetic = math.prod(thread) / 2
@@ -184,7 +200,7 @@ def _tiled(
         block_seconds=2 * height * width * depth / processor_flops / share,
         share=share,
         bytes=bytes_moved,
-        overhead=device.kernel_overhead + device.library_overhead,
+        overhead=device.kernel_overhead + library.overhead,
         warps=height * width // math.prod(thread) // WARP,
     )
 
@@ -204,7 +220,7 @@ def _whole_unit(
         read = max((math.prod(graph.tensors[t].shape) for t in op.inputs), default=0)
         return _streaming(max(elements, read), op.flops, bytes_moved, device)
     rows = elements // shape[-1]
-    forms = product_forms(rows, shape[-1], depth, bytes_moved, device, library.tiles)
+    forms = product_forms(rows, shape[-1], depth, bytes_moved, device, library)
     return library.choose(forms, device)
 
 
@@ -221,21 +237,25 @@ def _streaming(
 
 
 @dataclass(frozen=True, slots=True)
-class _Convolution:
-    """A convolution in a unit: the place of its weight among the unit's inputs, groups, strides."""
+class UnitConvolution:
+    """A convolution in a unit."""
 
+    #: The place of its weight among the unit's inputs.
     weight: int
     groups: int
     strides: tuple[int, ...]
+    #: Whether it is padded.
+    padded: bool
 
 
-def _convolutions(op: Operator) -> list[_Convolution]:
+def convolutions_of(op: Operator) -> list[UnitConvolution]:
+    """Return the convolutions of a unit, in order."""
     if op.kind.split("+")[0] == "conv2d" and "kernel" in op.attrs:
         return [_convolution(1, op.attrs)]
     body: Any = op.attrs.get("body")
     if not body or "conv2d" not in op.kind.split("+"):
         return []
-    found: list[_Convolution] = []
+    found: list[UnitConvolution] = []
     for kind, attributes, wiring in body[0]:
         outside = [place for source, place in wiring if source == 0]
         if kind == "conv2d" and outside:
@@ -243,5 +263,6 @@ def _convolutions(op: Operator) -> list[_Convolution]:
     return found
 
 
-def _convolution(weight: int, attributes: Mapping[str, Any]) -> _Convolution:
-    return _Convolution(weight, attributes.get("group", 1), tuple(attributes.get("strides", ())))
+def _convolution(weight: int, attributes: Mapping[str, Any]) -> UnitConvolution:
+    strides, pads = attributes.get("strides", ()), attributes.get("pads", ())
+    return UnitConvolution(weight, attributes.get("group", 1), tuple(strides), any(pads))

@@ -10,6 +10,7 @@ from tvm_ios.costs.analytic import AnalyticCost
 from tvm_ios.costs.costs import Costs, costs_of_model
 from tvm_ios.costs.model import CostModel
 from tvm_ios.devices.device import DeviceDescription, DeviceError, device_names, load_device
+from tvm_ios.devices.engine import EngineDescription, load_engine
 from tvm_ios.devices.memory_hierarchy import hierarchy_names
 from tvm_ios.extensions import extensions, load_extension
 from tvm_ios.graph.op_graph import OpGraph
@@ -32,22 +33,26 @@ def cost_names() -> tuple[str, ...]:
     return tuple(dict.fromkeys((MEASURED, *device_names(), *extensions(GROUP))))
 
 
-def costs_named(name: str) -> Costs:
+def costs_named(name: str, engine: str | None = None) -> Costs:
     """Return the costs of a device, or of a cost model that another package adds.
 
     ``name`` is one of :func:`cost_names` but ``measured``, or the path of a device's ``.json``
-    file. Raise DeviceError if there is no such device, ExtensionError if the package is broken.
+    file; ``engine`` that of an engine, by default the one of this project's programs. Raise
+    DeviceError if there is no such device or engine, or the cost model has none, and
+    ExtensionError if the package is broken.
     """
     if name in extensions(GROUP) and name not in device_names():
+        if engine is not None:
+            raise DeviceError(f"{name} is a cost model of its own, without engines")
         return costs_of_model(load_extension(GROUP, name, CostModel))
     if name in hierarchy_names() and name not in device_names():
         raise DeviceError(f"{name} is an accelerator: only --policy graphturbo plans for it")
-    return described_costs(load_device(name))
+    return described_costs(load_device(name), None if engine is None else load_engine(engine))
 
 
-def described_costs(device: DeviceDescription) -> Costs:
-    """Return the costs of stages and rTasks that follow from a device's figures."""
-    cost = AnalyticCost(device)
+def described_costs(device: DeviceDescription, engine: EngineDescription | None = None) -> Costs:
+    """Return the costs of stages and rTasks that follow from a device's and an engine's figures."""
+    cost = AnalyticCost(device, engine)
     return Costs(device.name, device.name, cost, rtasks=_DescribedRTasks(cost), branches_alike=True)
 
 

@@ -48,20 +48,20 @@ def persistent_launches(
     wait only for what they read.
     """
     launches: list[Launch] = []
-    last: dict[int, int] = {}
+    #: The launches that end a unit; of one without kernels those that end what it reads.
+    last: dict[int, tuple[int, ...]] = {}
     wave_before: tuple[int, ...] = ()
     for wave in waves:
         for unit in wave:
-            read = tuple(
-                last[source] for source in bits(graph.predecessors[unit]) if source in last
-            )
-            after = wave_before if barriers else read
+            sources = bits(graph.predecessors[unit])
+            read = {launch for source in sources for launch in last.get(source, ())}
+            after = wave_before if barriers else tuple(sorted(read))
             for kernel in kernels(unit):
                 wait = device.wait_overhead if after else 0.0
                 launches.append(Launch(kernel, after, kernel.overhead + wait))
                 after = (len(launches) - 1,)
-            last[unit] = len(launches) - 1
-        wave_before = tuple(last[unit] for unit in wave)
+            last[unit] = after
+        wave_before = tuple(sorted({launch for unit in wave for launch in last[unit]}))
     return launches
 
 

@@ -32,13 +32,8 @@ _FILES = FigureFiles(
         "efficiency": "of peak",
         "saturating_warps": "warps",
         "streaming_warps": "warps",
-        "contention_overhead": "a kernel",
-        "host_overhead": "s",
-        "launch_overhead": "s",
         "kernel_overhead": "s",
-        "library_overhead": "s",
         "wait_overhead": "s",
-        "stage_overhead": "s",
     },
 )
 
@@ -80,19 +75,10 @@ class DeviceDescription:
         The part of the peak that a library's arithmetic reaches where nothing holds it up.
     saturating_warps, streaming_warps
         Warps that use all of a processor: by arithmetic, and by reading and writing.
-    contention_overhead
-        The part by which each further kernel at the same time slows the others, besides what
-        they share.
-    host_overhead
-        Seconds between two launches by the thread that launches the kernels of all groups.
-    launch_overhead
-        Seconds from the end of a kernel to the begin of the next one on its stream.
-    kernel_overhead, library_overhead
-        Seconds until a kernel's blocks run, and additional ones of a library's convolution.
+    kernel_overhead
+        Seconds until the blocks of a library's kernel run.
     wait_overhead
         Seconds from the end of a tile to the begin of one that waits for it in the same kernel.
-    stage_overhead
-        Seconds to fork and to join, for a stage of several groups.
     sources
         For each figure whether it is published, and where, or assumed.
     multiprocessor
@@ -108,13 +94,8 @@ class DeviceDescription:
     efficiency: float
     saturating_warps: float
     streaming_warps: float
-    contention_overhead: float
-    host_overhead: float
-    launch_overhead: float
     kernel_overhead: float
-    library_overhead: float
     wait_overhead: float
-    stage_overhead: float
     sources: Mapping[str, str]
     multiprocessor: Multiprocessor | None = None
 

@@ -56,6 +56,11 @@ class KernelLaunch:
     #: Launches that must end before this one begins, as indices into :attr:`LaunchGraph.launches`.
     #: All are earlier ones. Those that follow from the waits of others may be left out.
     waits: tuple[int, ...]
+    #: Registers and bytes of local memory of a thread, and shared memory of a block that the code
+    #: declares; of PTX those of its architecture's machine code.
+    registers: int = 0
+    local_bytes: int = 0
+    static_shared_bytes: int = 0
 
     @property
     def blocks(self) -> int:

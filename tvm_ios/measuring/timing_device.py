@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from tvm_ios.devices.device import DeviceDescription
 from tvm_ios.errors import UserError
@@ -20,6 +20,11 @@ from tvm_ios.measuring.launch_graph import LaunchGraph
 
 #: The entry-point group of the timing devices of other packages.
 GROUP = "tvm_ios.timing_devices"
+
+
+#: Whether persistent kernels run; ``"volatile"`` if so, but without scoped accesses and fences:
+#: their blocks wait by volatile accesses and ``membar``.
+Persistence = bool | Literal["volatile"]
 
 
 class UntimedError(UserError):
@@ -35,6 +40,10 @@ class Timing:
     launch_overhead: float
     #: Whether equal graphs always take the same time. A graph is then timed only once.
     exact: bool = True
+    #: Seconds from the end of a launch to the begin of one that waits for it.
+    edge: float = 1e-6
+    #: How many graphs may be asked for at once, each by a thread of its own.
+    concurrency: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +90,7 @@ class TimingDevice(Protocol):
         ...
 
     @property
-    def persistent(self) -> bool:
+    def persistent(self) -> Persistence:
         """Whether persistent kernels run, whose blocks wait for each other.
 
         As many blocks have to run at once as the multiprocessors of :attr:`gpu` hold.

@@ -15,6 +15,7 @@ from typing import Any
 from tvm_ios import zoo
 from tvm_ios.costs import named as cost_registry
 from tvm_ios.devices import device as devices
+from tvm_ios.devices.engine import engine_of
 from tvm_ios.errors import ModelError
 from tvm_ios.extensions import extensions
 from tvm_ios.files.digest import file_digest
@@ -155,7 +156,8 @@ class Jobs:
             return _Named({"name": name})
         path = self._folder / name
         is_file = name.endswith(".json")
-        figures = repr(devices.load_device(str(path) if is_file else name)).encode()
+        device = devices.load_device(str(path) if is_file else name)
+        figures = f"{device} {engine_of(device)}".encode()
         content = {"name": path.name if is_file else name}
         content["sha256"] = hashlib.sha256(figures).hexdigest()
         return _Named(content, {file_name(content): path} if is_file else {})

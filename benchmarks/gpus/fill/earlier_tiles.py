@@ -12,14 +12,14 @@ from math import ceil
 
 from runtime_ext.cuda.gemm_space import GemmSpace
 from runtime_ext.cuda.kernels.contraction_shape import (
-    block_count,
     depth_of,
     is_vector_product,
     rows_of,
 )
-from runtime_ext.cuda.kernels.gemm_tile import tile_of
-from runtime_ext.kernels.cut import GemmTile
+from runtime_ext.cuda.kernels.gemm_tile import block_count
 from runtime_ext.kernels.spec import Contraction
+from tvm_ios.costs.cuda_kernels.tile import WIDE, GemmTile, tile_of
+from tvm_ios.costs.cuda_kernels.window_estimate import SlidingWindow, WindowCut, window_blocks
 
 #: In the order in which tiles of equal estimates were preferred.
 _SHAPES = (
@@ -33,6 +33,17 @@ _SPEED = {"float32": 1.0, "tf32": 3.0, "float16": 4.0}
 # block, launching a sum; bytes a cycle of the cache; what fetching fragments costs.
 _LATENCY, _BLOCK, _LAUNCH, _CACHE_BYTES, _FETCH = 600.0, 1500.0, 4000.0, 2000.0, 2.0
 _OTHER_REGISTERS, _REGISTERS = 40, 65536
+
+
+#: Neighbouring pixels of a row that a thread of a window had.
+_PIXELS = (4, 2, 1)
+
+
+def earlier_cut(window: SlidingWindow, processors: int) -> WindowCut:
+    """The widest cut with a block for every multiprocessor; a tap was read when it was needed."""
+    widest = WIDE if window.wide else 1
+    cuts = [WindowCut(widest, p, 1, 1) for p in _PIXELS] + [WindowCut(1, 1, 1, 1)]
+    return next((c for c in cuts if window_blocks(window, c) >= processors), cuts[-1])
 
 
 class EarlierSpace(GemmSpace):

@@ -5,23 +5,32 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from math import ceil, prod
 from statistics import median
 from typing import Any
 
 from runtime_ext.cuda.gemm_space import GemmSpace
-from runtime_ext.cuda.kernels.block_work import BlockWork, grid_cycles
-from runtime_ext.cuda.kernels.contraction_shape import block_count, stored_width
-from runtime_ext.cuda.kernels.gemm_estimate import product_cycles, product_work
-from runtime_ext.cuda.kernels.reduction import mean_blocks, mean_channels, mean_work
-from runtime_ext.cuda.kernels.split_sum import sum_blocks, sum_widths, sum_work
-from runtime_ext.cuda.machine_code.target_gpu import TargetGpu
-from runtime_ext.kernels.cut import GemmTile
-from runtime_ext.kernels.spec import Contraction, Mean
+from runtime_ext.cuda.kernels.contraction_shape import product_of
+from runtime_ext.cuda.kernels.window import sliding_window
+from runtime_ext.kernels.spec import Contraction, Mean, Pooling
 from runtime_ext.units.plans import plan_unit
 from runtime_ext.units.unit import UnitSource, Workload
+from tvm_ios.costs.cuda_kernels.block_work import BlockWork, grid_cycles
+from tvm_ios.costs.cuda_kernels.product_estimate import (
+    block_count,
+    product_cycles,
+    product_work,
+    sum_blocks,
+    sum_widths,
+    sum_work,
+)
+from tvm_ios.costs.cuda_kernels.stream_estimate import mean_channels, mean_work
+from tvm_ios.costs.cuda_kernels.target_gpu import TargetGpu
+from tvm_ios.costs.cuda_kernels.tile import GemmTile
+from tvm_ios.costs.cuda_kernels.window_estimate import best_cut, window_blocks, window_work
 from tvm_ios.devices.occupancy import resident_blocks
 
-from .earlier_tiles import EarlierSpace
+from .earlier_tiles import EarlierSpace, earlier_cut
 
 #: Channels of a block of a mean, before.
 _MEAN_CHANNELS = 32
@@ -42,7 +51,7 @@ Launches = tuple[Launch, ...]
 
 
 def fill(sources: Iterable[UnitSource], gpu: TargetGpu, precision: str) -> list[dict[str, Any]]:
-    """Launches of every different contraction and mean, before and after; others did not change."""
+    """Launches of every different contraction, mean and window, before and after."""
     # They are given the tiles alone that they made themselves.
     spaces: tuple[Any, ...] = (EarlierSpace(gpu, precision), GemmSpace(gpu, precision))
     found: Counter[tuple[str, Launches, Launches]] = Counter()
@@ -66,7 +75,7 @@ def fill(sources: Iterable[UnitSource], gpu: TargetGpu, precision: str) -> list[
 
 def totals(rows: list[dict[str, Any]], gpu: TargetGpu) -> dict[str, Any]:
     """Medians and sums of a network, before and after; every launch costs what one costs."""
-    launch = 1e6 * gpu.launch_cycles / gpu.clock
+    launch = 1e6 * gpu.edge_cycles / gpu.clock
     result: dict[str, Any] = {}
     for when in ("before", "after"):
         launches = [each for row in rows for each in row[when] * row["count"]]
@@ -84,20 +93,29 @@ def totals(rows: list[dict[str, Any]], gpu: TargetGpu) -> dict[str, Any]:
 
 def _launches(spec: Workload, gpu: TargetGpu, precision: str, *, earlier: bool = False) -> Launches:
     if isinstance(spec, Mean):
-        channels = _MEAN_CHANNELS if earlier else mean_channels(spec, gpu)
-        return (_launch(mean_work(spec, channels), mean_blocks(spec, channels), gpu),)
+        pixels = prod(spec.pixels)
+        usual = mean_channels(spec.batch, pixels, spec.channels, gpu)
+        channels = _MEAN_CHANNELS if earlier else usual
+        blocks = spec.batch * ceil(spec.channels / channels)
+        return (_launch(mean_work(pixels, channels), blocks, gpu),)
+    if isinstance(spec, Pooling):
+        window = sliding_window(spec)
+        cut = earlier_cut(window, gpu.processors) if earlier else best_cut(window, gpu)
+        return (_launch(window_work(window, cut), window_blocks(window, cut), gpu),)
     if not isinstance(spec, Contraction):
         return ()
     tile = spec.blocking
     assert isinstance(tile, GemmTile)
-    cycles = product_cycles(spec, tile, gpu, precision)
-    work = product_work(spec, tile, precision)
-    product = _launch(work, block_count(spec, tile), gpu, cycles)
+    product = product_of(spec)
+    cycles = product_cycles(product, tile, gpu, precision)
+    work = product_work(product, tile, precision)
+    multiplying = _launch(work, block_count(product, tile), gpu, cycles)
     if tile.splits == 1:
-        return (product,)
-    widest = [stored_width(spec, statement) for statement in spec.statements]
-    widths = widest if earlier else sum_widths(spec, tile, gpu)
-    return product, _launch(sum_work(tile, max(widths)), sum(sum_blocks(spec, widths)), gpu)
+        return (multiplying,)
+    widest = [width for _, width in product.stores]
+    widths = widest if earlier else sum_widths(product, tile, gpu)
+    adding = _launch(sum_work(tile, max(widths)), sum(sum_blocks(product, widths)), gpu)
+    return multiplying, adding
 
 
 def _launch(work: BlockWork, blocks: int, gpu: TargetGpu, cycles: float = 0.0) -> Launch:

@@ -11,6 +11,7 @@ from benchmarks.papers.row import How, Row
 from benchmarks.papers.steps import Steps
 from tvm_ios.costs.named import described_costs
 from tvm_ios.devices.device import load_device
+from tvm_ios.devices.engine import IOS, load_engine
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.models.load import load_graph
@@ -225,7 +226,7 @@ def described_search(network: str, batch: int, device: str) -> Search:
 
 
 def _search(units: OpGraph, device: str, pruned_to: Pruning) -> Search:
-    costs = described_costs(load_device(device))
+    costs = described_costs(load_device(device), load_engine(IOS))
     return Search(Problem.of(units, _MAX_BLOCK), costs, Limits(pruning=pruned_to))
 
 

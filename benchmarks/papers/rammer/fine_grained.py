@@ -7,9 +7,10 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.papers.rammer.modules import STACKS, cell_graph
-from benchmarks.papers.rammer.simulated import Simulated, tuned_device
+from benchmarks.papers.rammer.simulated import Simulated
 from benchmarks.papers.row import How, Row
 from benchmarks.papers.steps import Steps
+from tvm_ios.devices.device import load_device
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.waves import waves
 from tvm_ios.zoo.cells.nasbench import random_cells
@@ -53,7 +54,7 @@ def modules(published: Mapping[str, Any], steps: Steps) -> Iterator[Row]:
 
 def simulate_modules(first: int, count: int) -> list[dict[str, float]]:
     """Seconds of some of the modules on a V100, and whether each is irregular."""
-    device = tuned_device("v100")
+    device = load_device("v100")
     cells: list[dict[str, float]] = []
     for number, cell in enumerate(random_cells(first + count, _SEED)[first:], first):
         graph = cell_graph(cell, *STACKS[number % len(STACKS)])

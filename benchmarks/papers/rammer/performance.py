@@ -8,10 +8,12 @@ from typing import Any
 
 from benchmarks.papers.catalogue import flat
 from benchmarks.papers.rammer.models import ZOO
-from benchmarks.papers.rammer.simulated import TILES, Simulated, choose_by, tuned_device
+from benchmarks.papers.rammer.simulated import TILES, Simulated, choose_by
 from benchmarks.papers.row import How, Row, Value
 from benchmarks.papers.steps import Steps
-from tvm_ios.costs.kernel_estimate import fastest_alone, product_forms
+from tvm_ios.costs.kernel_estimate import KernelLibrary, fastest_alone, product_forms
+from tvm_ios.devices.device import load_device
+from tvm_ios.devices.engine import IOS, load_engine
 from tvm_ios.graph.units import form_units
 from tvm_ios.models.load import load_operators
 from tvm_ios.models.source import ModelSource
@@ -76,7 +78,7 @@ def overhead(published: Mapping[str, Any], steps: Steps) -> Iterator[Row]:
     times = simulated(steps, MODELS)
     base = [each["base launches"] for each in times]
     parts = [each["base launches"] / each["base fastest"] for each in times]
-    launch = tuned_device("v100").launch_overhead
+    launch = load_engine(IOS).launch_overhead
     label = "average overhead, ms"
     ours = {"RammerBase": fmean(base) * 1e3, "Rammer": launch * 1e3}
     note = (
@@ -128,10 +130,10 @@ def kernel_sets(published: Mapping[str, Any], steps: Steps) -> Iterator[Row]:
 
 def product_kernels() -> dict[str, float]:
     """The fastest and the most efficient kernel of a product of LSTM-TC's cells at batch 4."""
-    device = tuned_device("v100")
+    device = load_device("v100")
     rows, columns, depth = 4, 256, 256
     moved = 4 * (rows * depth + depth * columns + rows * columns)
-    forms = product_forms(rows, columns, depth, moved, device, TILES)
+    forms = product_forms(rows, columns, depth, moved, device, KernelLibrary(TILES))
     fastest, efficient = fastest_alone(forms, device), choose_by(most_efficient)(forms, device)
     return {
         "rTasks of the fastest kernel": fastest.blocks,
@@ -159,7 +161,7 @@ def simulate(model: str, batch: int) -> dict[str, dict[str, float]]:
         Its images, or sequences.
     """
     graph = form_units(load_operators(ModelSource(model, batch=batch if batch > 1 else None)))
-    return {device: _variants(Simulated(graph, tuned_device(device))) for device in _DEVICES}
+    return {device: _variants(Simulated(graph, load_device(device))) for device in _DEVICES}
 
 
 def _variants(variants: Simulated) -> dict[str, float]:

@@ -10,12 +10,11 @@ chooses of this one and of the most efficient one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 
 from tvm_ios.costs.contention import Launch, launch_spans, makespans
 from tvm_ios.costs.kernel_estimate import (
-    VENDOR,
     Choose,
     KernelEstimate,
     KernelLibrary,
@@ -24,17 +23,12 @@ from tvm_ios.costs.kernel_estimate import (
     unit_kernels,
 )
 from tvm_ios.costs.persistent import persistent_launches, rkernel, veus
-from tvm_ios.devices.device import DeviceDescription, load_device
+from tvm_ios.devices.device import DeviceDescription
+from tvm_ios.devices.engine import IOS, EngineDescription, load_engine
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.rammer.wavefront import leaves_free
 from tvm_ios.schedule.rkernel import RKernel, most_efficient
 from tvm_ios.schedule.waves import waves
-
-
-def tuned_device(name: str) -> DeviceDescription:
-    """A described device whose kernels are tuned, so that they have no vendor's overhead."""
-    return replace(load_device(name), library_overhead=0.0)
-
 
 #: The most threads of a block.
 _THREADS = 256
@@ -49,7 +43,10 @@ def _tile(height: int, width: int) -> Tile:
 
 _EXTENTS = (8, 16, 32, 64, 128)
 #: A vendor's tiles, and those among which a tuner looks.
-TILES = (*VENDOR.tiles, *(_tile(height, width) for height in _EXTENTS for width in _EXTENTS))
+TILES = (
+    *KernelLibrary().tiles,
+    *(_tile(height, width) for height in _EXTENTS for width in _EXTENTS),
+)
 #: For each unit its kernels.
 KernelSet = list[tuple[KernelEstimate, ...]]
 #: Chooses the most efficient of rKernels.
@@ -83,8 +80,9 @@ class Simulated:
 
     #: The graph of units.
     graph: OpGraph
-    #: A described one.
+    #: A described one, and the engine that its figures were fitted with.
     device: DeviceDescription
+    engine: EngineDescription = field(default_factory=partial(load_engine, IOS))
     #: What tells the most efficient of a unit's kernels: that of least work, or by the paper's
     #: words that of least time alone multiplied by its rTasks.
     measure: Measure = most_efficient
@@ -110,7 +108,9 @@ class Simulated:
         ]
         fast, other = (
             makespans(
-                [persistent_launches(graph, w, kernels.__getitem__, device) for w in full], device
+                [persistent_launches(graph, w, kernels.__getitem__, device) for w in full],
+                device,
+                self.engine.contention_overhead,
             )
             for kernels in (self.fastest, efficient)
         )
@@ -123,14 +123,14 @@ class Simulated:
     def base_seconds(self, kernels: KernelSet) -> float:
         """Seconds of RammerBase: kernels one after another, a launch each."""
         return sum(
-            kernel.seconds(self.device) + kernel.overhead + self.device.launch_overhead
+            kernel.seconds(self.device) + kernel.overhead + self.engine.launch_overhead
             for unit in kernels
             for kernel in unit
         )
 
     def base_launch_seconds(self, kernels: KernelSet) -> float:
         """The part of it in which no kernel runs."""
-        return self.device.launch_overhead * sum(map(len, kernels))
+        return self.engine.launch_overhead * sum(map(len, kernels))
 
     def launches(self, kernels: KernelSet, *, barriers: bool = False) -> list[Launch]:
         """Rammer's rProgram: all units wave by wave, with waits or with barriers."""
@@ -142,7 +142,10 @@ class Simulated:
     def seconds(self, kernels: KernelSet, *, barriers: bool = False) -> float:
         """Seconds of Rammer, its one launch included."""
         launches = self.launches(kernels, barriers=barriers)
-        return float(makespans([launches], self.device)[0]) + self.device.launch_overhead
+        return (
+            float(makespans([launches], self.device, self.engine.contention_overhead)[0])
+            + self.engine.launch_overhead
+        )
 
     def base_utilisation(self, kernels: KernelSet) -> float:
         """The part of the processors that has a block to run while RammerBase's kernels run."""
@@ -159,7 +162,9 @@ class Simulated:
         spans = [
             (begin, end, launch.kernel.blocks)
             for launch, (begin, end) in zip(
-                launches, launch_spans(launches, self.device), strict=True
+                launches,
+                launch_spans(launches, self.device, self.engine.contention_overhead),
+                strict=True,
             )
         ]
         return _utilisation(spans, max(end for _, end, _ in spans), self.device.processors)

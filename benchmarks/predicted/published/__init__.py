@@ -2,5 +2,5 @@
 
 latencies.py        what IOS's authors measured on a V100 and a K80
 ios_schedules.py    their schedules of Inception V3, as graphs with stages
-simulated.py        cycles of our CUDA kernels in a simulator, and what is predicted for them
+simulated.py        cycles of our CUDA kernels and programs in a simulator, and what is predicted
 """

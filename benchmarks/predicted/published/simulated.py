@@ -1,8 +1,9 @@
 """Cycles of this project's own CUDA kernels in a simulator, and what is predicted for them.
 
-The file has programs launch by launch (GPGPU-Sim 4.2, its QV100 configuration). A prediction takes
-the cycles of each kernel alone, from the sequential program of a model, and which launch waited for
-which; how kernels slow each other is computed by the rules of described devices.
+Two files have programs launch by launch (GPGPU-Sim 4.2, its QV100 configuration): of kernels before
+they were cut to fill a GPU, and since. A program is predicted from the cycles of each kernel alone,
+which the sequential program of its model has, and by the description of the device, with kernels
+that are cut as they are today.
 """
 
 from __future__ import annotations
@@ -10,17 +11,39 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from hashlib import sha256
 from typing import Any
 
+from tvm_ios.api import load_units
+from tvm_ios.costs.analytic import AnalyticCost
 from tvm_ios.costs.contention import Launch, makespans
+from tvm_ios.costs.cuda_kernels.block_work import grid_cycles
+from tvm_ios.costs.cuda_kernels.matrix_product import MatrixProduct
+from tvm_ios.costs.cuda_kernels.product_estimate import estimates
+from tvm_ios.costs.cuda_kernels.target_gpu import target_gpu
+from tvm_ios.costs.cuda_kernels.tile import GemmTile, tile_of
+from tvm_ios.costs.cuda_kernels.unit_kernels import (
+    Shape,
+    estimate,
+    grids_of,
+    merged_cuda_kernels,
+    shapes_of,
+)
+from tvm_ios.costs.cuda_kernels.window_estimate import SlidingWindow, WindowCut
 from tvm_ios.costs.kernel_estimate import KernelEstimate
+from tvm_ios.costs.named import described_costs
 from tvm_ios.devices.device import DeviceDescription, load_device
+from tvm_ios.graph.merge_rule import plan_merge
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.policies.policy import Limits, Problem
+from tvm_ios.search import Search
 
 from .latencies import SHARED
 
-FILE = SHARED / "simulated_v100.json"
+FILE, FILLED = SHARED / "simulated_v100.json", SHARED / "simulated_v100_filled.json"
 #: Cycles a second of the simulated processors.
 CLOCK = 1132e6
 #: Cycles between the end of a launch and the first of one that waits for it: assumed, 1 us.
@@ -33,43 +56,246 @@ _BLOCK = {
     **dict.fromkeys(("lv26", "lv28"), ("lv23",)),
     "lv33": ("lv32",),
 }
+#: The network of the zoo that has the units of a model, and what these are called there.
+_NETWORKS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "inception_block": ("inception_block", {}),
+    "nasnet_cell": ("nasnet_cell", {}),
+    "fire9": (
+        "squeezenet",
+        {"squeeze": "fire9/conv", "e1": "fire9/conv_2", "e3": "fire9/conv_1"},
+    ),
+}
+#: Rows, columns and depth of the tiles that recorded kernels have, where they are not the usual.
+_TILES = {
+    **dict.fromkeys(("inception_block/conv", "nasnet_cell/conv"), (8, 16, 16)),
+    **dict.fromkeys((f"inception_block/conv_{n}" for n in (2, 3, 4, 9)), (8, 16, 64)),
+    **dict.fromkeys((f"inception_block/conv_{n}" for n in (6, 7, 10, 11)), (16, 8, 32)),
+    "inception_block/dense": (1, 16, 32),
+    "nasnet_cell/conv_1": (8, 16, 64),
+    "nasnet_cell/cell1/conv_1": (16, 8, 32),
+    "nasnet_cell/dense": (1, 32, 16),
+    "fire9/squeeze": (8, 16, 64),
+    "fire9/e1": (16, 32, 64),
+    "fire9/e3": (8, 32, 64),
+}
+_USUAL_TILE, _TEAMS = (16, 8, 16), 4
 
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """A program, simulated and predicted."""
+    """A program, simulated and predicted, in cycles."""
 
     #: What was scheduled, and how.
     model: str
     policy: str
-    #: Of the whole program, in the simulator.
     cycles: int
-    #: The same from the cycles of kernels alone.
-    predicted: float
+    #: From the cycles of kernels alone.
+    from_kernels: float
+    #: By the description of the device and the captured graph; None of what it cannot say.
+    described: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedKernel:
+    """A kernel alone, simulated and estimated, in cycles."""
+
+    name: str
+    cycles: float
+    estimated: float
+
+    @property
+    def held_out(self) -> bool:
+        """Whether the estimate was not fitted to it: of a third of the kernels."""
+        return int(sha256(self.name.encode()).hexdigest(), 16) % 3 == 0
 
 
 def simulated_device() -> DeviceDescription:
-    """The simulator's GPU: a V100 on which launches cost what the simulation assumes."""
-    return replace(load_device("v100"), contention_overhead=0.0)
+    """The simulator's GPU: a V100 at another clock."""
+    device = load_device("v100")
+    return replace(device, peak_flops=2 * 64 * device.processors * CLOCK)
 
 
 def simulated_programs() -> list[Simulated]:
-    """All programs of the file, those of a model together and its sequential one first."""
-    programs = json.loads(FILE.read_text())["programs"]
-    results: list[Simulated] = []
-    alone: dict[str, list[tuple[int, int]]] = {}
+    """All programs of both files, those of a model together and its sequential one first."""
+    return [*_earlier_programs(), *_filled_programs()]
+
+
+def simulated_kernels() -> Iterator[SimulatedKernel]:
+    """Every different kernel of the sequential programs, and one that is cut in other ways."""
+    gpu = target_gpu(simulated_device(), _EDGE / CLOCK)
+    for model, units in _alone().items():
+        same: dict[str, list[_Alone]] = {}
+        estimated: dict[str, float] = {}
+        for unit, recorded in units.items():
+            shapes = _shapes(model, unit)
+            for alone, shape in zip(recorded, shapes, strict=False):
+                same.setdefault(alone.code, []).append(alone)
+                ((work, blocks, _),) = grids_of(shape, gpu, _recorded_cut(model, unit, shape))
+                if isinstance(shape, MatrixProduct | SlidingWindow):
+                    assert blocks == alone.blocks, f"{alone.name} was cut otherwise"
+                estimated[alone.code] = grid_cycles(work, blocks, gpu)
+        for code, launches in same.items():
+            cycles = sum(launch.cycles for launch in launches) / len(launches)
+            yield SimulatedKernel(f"{model}/{launches[0].name}", cycles, estimated[code])
+    (product,) = _shapes("inception_block", "conv_2")
+    assert isinstance(product, MatrixProduct)
+    for splits, _, cycles in _filled()["tile_experiment"]["rows"][2:]:
+        best = next(c for c, tile in estimates(product, gpu, "float32") if tile.splits == splits)
+        yield SimulatedKernel(f"inception_block/conv_2 in {splits} slabs", cycles, best)
+
+
+def found_programs() -> Iterator[tuple[str, Mapping[str, float]]]:
+    """For each model the cycles of schedules that the described engine finds, by policy.
+
+    They are computed from the recorded cycles of the units' kernels alone.
+    """
+    for model, (network, _) in _NETWORKS.items():
+        if network != model:
+            continue
+        graph = load_units(network)
+        search = Search(Problem.of(graph, 40), described_costs(simulated_device()), Limits())
+        recorded = _RecordedCost(model)
+        yield (
+            model,
+            {
+                policy: sum(
+                    recorded.stage_latency(graph, stage)
+                    for stage in search.find(policy, priced=True).schedule.stages
+                )
+                * CLOCK
+                for policy in ("sequential", "greedy", "ios-both")
+            },
+        )
+
+
+class _RecordedCost(AnalyticCost):
+    """Costs of units whose kernels take what they take in the simulator, alone."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__(simulated_device())
+        self._model = model
+
+    def _unit_kernels(self, graph: OpGraph, unit: int) -> tuple[KernelEstimate, ...]:
+        recorded = _alone()[self._model].get(graph.operators[unit].name, [])
+        return tuple(_kernel(alone.cycles, alone.blocks, self.device) for alone in recorded)
+
+
+@dataclass(frozen=True, slots=True)
+class _Alone:
+    """A launch of a sequential program."""
+
+    name: str
+    cycles: int
+
+    @property
+    def blocks(self) -> int:
+        return int(re.findall(r" (\d+)x\d+$", self.name)[0])
+
+    @property
+    def code(self) -> str:
+        return re.findall(r":(\w+) ", self.name)[0]
+
+
+@cache
+def _filled() -> dict[str, Any]:
+    return json.loads(FILLED.read_text())
+
+
+@cache
+def _alone() -> dict[str, dict[str, list[_Alone]]]:
+    """For each model and unit the launches of the sequential program."""
+    found: dict[str, dict[str, list[_Alone]]] = {}
+    for program in _filled()["programs"]:
+        if program["policy"] == "sequential":
+            units = found.setdefault(program["model"], {})
+            for name, begin, end in program["launches"]:
+                units.setdefault(name.split(":")[0], []).append(_Alone(name, end - begin + 1))
+    return found
+
+
+def _shapes(model: str, unit: str) -> list[Shape]:
+    """The shapes of a unit's kernels; none of a unit that the zoo's network lacks."""
+    network, renamed = _NETWORKS[model]
+    graph = load_units(network)
+    numbers = {op.name: number for number, op in enumerate(graph.operators)}
+    name = renamed.get(unit, unit if model == network else "")
+    return shapes_of(graph, numbers[name]) if name else []
+
+
+def _recorded_cut(model: str, unit: str, shape: Shape) -> GemmTile | WindowCut | None:
+    """The cut that a recorded kernel has."""
+    if isinstance(shape, SlidingWindow):
+        return WindowCut(1, 1, 1, 1)
+    if not isinstance(shape, MatrixProduct):
+        return None
+    rows, columns, depth = _TILES.get(f"{model}/{unit}", _USUAL_TILE)
+    return tile_of(rows, columns, depth, 1, 1 if shape.vectors else _TEAMS)
+
+
+def _filled_programs() -> Iterator[Simulated]:
+    device = simulated_device()
+    programs = sorted(_filled()["programs"], key=lambda p: p["policy"] != "sequential")
     for program in programs:
+        model = program["model"]
+        if program["policy"] == "ios-both" and program["stages"] is None:
+            continue  # The sequential program.
+        launches: tuple[list[Launch], list[Launch]] = ([], [])
+        ends: tuple[list[int], list[int]] = ([], [])
+        counts: dict[str, int] = {}
+        for (name, _, _), waits in zip(program["launches"], program["waits"], strict=True):
+            unit = name.split(":")[0]
+            number = counts[unit] = counts.get(unit, -1) + 1
+            described = _described_kernels(model, unit, number, device)
+            alone = _alone()[model].get(unit, [])[number : number + 1]
+            recorded = tuple(_kernel(a.cycles, a.blocks, device) for a in alone) or described
+            for which, kernels in enumerate((recorded, described)):
+                after = tuple(ends[which][wait] for wait in waits)
+                for kernel in kernels:
+                    delay = _EDGE / CLOCK if after else 0.0
+                    launches[which].append(Launch(kernel, after, delay))
+                    after = (len(launches[which]) - 1,)
+                ends[which].append(len(launches[which]) - 1)
+        recorded_cycles, described_cycles = (makespans(launches, device) * CLOCK).tolist()
+        policy = f"{program['policy']} by {program['searched_with']}"
+        yield Simulated(
+            model,
+            "sequential" if program["policy"] == "sequential" else policy,
+            program["cycles"]["1.0"],
+            recorded_cycles,
+            described_cycles,
+        )
+
+
+def _described_kernels(
+    model: str, unit: str, number: int, device: DeviceDescription
+) -> tuple[KernelEstimate, ...]:
+    """The kernels that a unit, or a merged one, has today in the place of a recorded launch."""
+    gpu = target_gpu(device, _EDGE / CLOCK)
+    if "+" in unit:
+        graph = load_units(_NETWORKS[model][0])
+        numbers = [n for n, op in enumerate(graph.operators) if op.name in unit.split("+")]
+        plan = plan_merge(graph, numbers)
+        assert plan is not None, f"{unit} was merged"
+        return merged_cuda_kernels(graph, plan, gpu)
+    shapes = _shapes(model, unit)[number : number + 1]
+    if not shapes:
+        alone = _alone()[model][unit][number]
+        return (_kernel(alone.cycles, alone.blocks, device),)
+    return tuple(estimate(*grid, gpu) for grid in grids_of(shapes[0], gpu))
+
+
+def _earlier_programs() -> Iterator[Simulated]:
+    alone: dict[str, list[tuple[int, int]]] = {}
+    for program in json.loads(FILE.read_text())["programs"]:
         if program["policy"] == "sequential":
             alone = {}
             for name, begin, end in program["launches"]:
-                blocks = int(re.findall(r" (\d+)x\d+$", name)[0])
+                blocks = _Alone(name, 0).blocks
                 alone.setdefault(name.split(":")[0], []).append((end - begin + 1, blocks))
         predict = _fused if program["policy"] == "rammer" else _launched
         cycles = predict(program["launches"], alone, simulated_device()) * CLOCK
-        results.append(
-            Simulated(program["model"], program["policy"], program["cycles"]["1.0"], cycles)
-        )
-    return results
+        model = f"{program['model']}, earlier kernels"
+        yield Simulated(model, program["policy"], program["cycles"]["1.0"], cycles)
 
 
 def _launched(

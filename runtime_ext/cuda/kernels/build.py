@@ -14,7 +14,6 @@ from runtime_ext.cuda.kernels.pointwise import interleave, pointwise
 from runtime_ext.cuda.kernels.product import product
 from runtime_ext.cuda.kernels.reduction import mean, normalisation
 from runtime_ext.cuda.kernels.window import pooling
-from runtime_ext.cuda.machine_code.target_gpu import TargetGpu
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.phases import Phase, Phases
 from runtime_ext.kernels.spec import (
@@ -29,8 +28,9 @@ from runtime_ext.kernels.spec import (
     Product,
     Spec,
 )
+from tvm_ios.costs.cuda_kernels.target_gpu import TargetGpu
 
-#: Blocks of the fine form of a kernel that reduces little, over those of the usual one.
+#: Blocks for each multiprocessor of the fine form of a kernel that reduces little, if it has them.
 _MORE = 4
 
 #: Who writes a spec whose kernel is the same on every GPU and in every precision.
@@ -52,15 +52,15 @@ def kernels_of(spec: Spec | Generic | Scheduled, precision: str, gpu: TargetGpu)
         return bound_kernels(spec.function)
     if isinstance(spec, Generic):
         return lower_generic(spec, dtype, gpu.arch)
-    blocks = gpu.processors
+    least_blocks = 1
     if isinstance(spec, Finer):
-        spec, blocks = spec.kernel, _MORE * blocks
+        spec, least_blocks = spec.kernel, _MORE * gpu.processors
     buffers = [tirx.decl_buffer(s, dtype, f"b{i}") for i, s in enumerate(spec.buffers)]
     if isinstance(spec, Contraction):
         return contraction(spec, buffers, precision, gpu)
     function: Any
     if isinstance(spec, Pooling):
-        function = pooling(spec, buffers, blocks)
+        function = pooling(spec, buffers, gpu, least_blocks)
     elif isinstance(spec, Product):
         function = product(spec, buffers, gpu, precision)
     elif isinstance(spec, Mean):

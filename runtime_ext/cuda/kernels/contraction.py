@@ -12,9 +12,9 @@ from tvm import tirx
 from runtime_ext.cuda.kernels.contraction_shape import (
     depth_of,
     is_vector_product,
+    product_of,
     rows_of,
     stored_width,
-    tile_count,
 )
 from runtime_ext.cuda.kernels.gemm import multiply
 from runtime_ext.cuda.kernels.gemm_operands import Columns, Pixels, pixel_of
@@ -23,12 +23,14 @@ from runtime_ext.cuda.kernels.split_sum import split_sum
 from runtime_ext.cuda.kernels.statements import Pixel, store_statement
 from runtime_ext.cuda.kernels.team_sums import Results
 from runtime_ext.cuda.kernels.threads import ThreadCode
-from runtime_ext.cuda.machine_code.target_gpu import TargetGpu
 from runtime_ext.kernels.code import Index, load
-from runtime_ext.kernels.cut import ChannelPart, GemmTile, channel_parts
+from runtime_ext.kernels.cut import ChannelPart, channel_parts
 from runtime_ext.kernels.phases import Phase, Phases
 from runtime_ext.kernels.spec import Contraction, Statement, accesses
 from runtime_ext.kernels.statements import divide
+from tvm_ios.costs.cuda_kernels.product_estimate import tile_count
+from tvm_ios.costs.cuda_kernels.target_gpu import TargetGpu
+from tvm_ios.costs.cuda_kernels.tile import GemmTile
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ class _Writer:
     def product(self, parameters: list[Any]) -> Any:
         """Return the kernel that multiplies, and stores results or partial sums."""
         spec, tile = self.spec, self.tile
-        tiles = tile_count(spec, tile)
+        tiles = tile_count(product_of(spec), tile)
         vectors = is_vector_product(spec)
         code = ThreadCode(tiles * tile.splits, tile.threads)
         split, tile_number = divide(code, "split", code.block, tiles, tile.splits)

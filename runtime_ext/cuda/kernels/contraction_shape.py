@@ -1,12 +1,13 @@
-"""A contraction as a product of two matrices: its extents, and the blocks of a tile."""
+"""A contraction as a product of two matrices."""
 
 from __future__ import annotations
 
-from math import ceil
+from math import prod
 
-from runtime_ext.cuda.kernels.statements import WIDE, is_wide, statement_width
-from runtime_ext.kernels.cut import GemmTile
+from runtime_ext.cuda.kernels.statements import is_wide, statement_width
 from runtime_ext.kernels.spec import Contraction, Statement, Window
+from tvm_ios.costs.cuda_kernels.matrix_product import MatrixProduct
+from tvm_ios.costs.cuda_kernels.tile import WIDE
 
 #: Up to so many rows are products of vectors.
 _VECTOR_ROWS = 4
@@ -40,15 +41,18 @@ def has_borders(window: Window) -> bool:
     return beyond or any(pad > 0 for pad in window.pads)
 
 
-def tile_count(spec: Contraction, tile: GemmTile) -> int:
-    """Return the number of tiles into which the results are cut."""
-    columns = sum(ceil(part / tile.columns) for part in spec.parts)
-    return ceil(rows_of(spec) / tile.rows) * columns
-
-
-def block_count(spec: Contraction, tile: GemmTile) -> int:
-    """Return the number of blocks of threads that multiply."""
-    return tile_count(spec, tile) * tile.splits
+def product_of(spec: Contraction) -> MatrixProduct:
+    """Return the matrix product of a contraction, however it is cut."""
+    return MatrixProduct(
+        rows_of(spec),
+        spec.parts,
+        depth_of(spec),
+        spec.batch * prod(spec.window.input) * spec.channels * spec.groups,
+        wide=reads_wide(spec),
+        bordered=has_borders(spec.window),
+        vectors=is_vector_product(spec),
+        stores=tuple((s.count, stored_width(spec, s)) for s in spec.statements),
+    )
 
 
 def reads_wide(spec: Contraction) -> bool:

@@ -7,14 +7,13 @@ from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.cuda.kernels.gemm_operands import PADDING, Operand
-from runtime_ext.cuda.kernels.statements import WIDE
+from runtime_ext.cuda.kernels.gemm_operands import Operand
 from runtime_ext.cuda.kernels.team_sums import Results, UseColumns, sum_of_teams
 from runtime_ext.cuda.kernels.tensor_cores import WarpTiles
 from runtime_ext.cuda.kernels.threads import ThreadCode
 from runtime_ext.kernels.code import Index, constant, load
-from runtime_ext.kernels.cut import GemmTile
 from runtime_ext.kernels.statements import divide
+from tvm_ios.costs.cuda_kernels.tile import WIDE, GemmTile, slab_bytes
 
 
 class ThreadTiles:
@@ -96,13 +95,6 @@ def multiply(
     if tile.teams == 1:
         return results
     return sum_of_teams(code, tile, results.team, results, slabs[0])
-
-
-def slab_bytes(tile: GemmTile) -> int:
-    """Return the bytes of shared memory that a block needs."""
-    slabs = 2 * tile.depth * (tile.rows + tile.columns + 2 * PADDING)
-    sums = tile.teams * tile.rows * tile.columns if tile.teams > 1 else 0
-    return 4 * max(slabs, sums)
 
 
 def _slabs(code: ThreadCode, tile: GemmTile, sizes: list[int]) -> tuple[list[Any], list[int]]:

@@ -14,17 +14,13 @@ from typing import Any, Protocol
 from tvm import tirx
 
 from runtime_ext.cuda.kernels.contraction_shape import depth_of, has_borders, reads_wide, rows_of
-from runtime_ext.cuda.kernels.statements import WIDE, Pixel, evaluate, fetch, fetch_wide, pixel_at
+from runtime_ext.cuda.kernels.statements import Pixel, evaluate, fetch, fetch_wide, pixel_at
 from runtime_ext.cuda.kernels.threads import ThreadCode
 from runtime_ext.kernels.code import Index, constant, load
-from runtime_ext.kernels.cut import GemmTile
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.statements import divide
-
-#: Floats between the lines of a slab beyond its own, so that threads of a warp that read
-#: fragments of tensor cores, or write columns, meet few others in a bank.
-PADDING = 8
+from tvm_ios.costs.cuda_kernels.tile import PADDING, WIDE, GemmTile
 
 
 class Operand(Protocol):

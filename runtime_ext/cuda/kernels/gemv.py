@@ -9,17 +9,15 @@ from tvm import tirx
 
 from runtime_ext.cuda.kernels.contraction_shape import depth_of
 from runtime_ext.cuda.kernels.gemm_operands import pixel_of
-from runtime_ext.cuda.kernels.statements import WIDE, evaluate, fetch
+from runtime_ext.cuda.kernels.statements import evaluate, fetch
 from runtime_ext.cuda.kernels.team_sums import TeamSums
 from runtime_ext.cuda.kernels.threads import ThreadCode
 from runtime_ext.kernels.code import Index, constant, load
-from runtime_ext.kernels.cut import GemmTile
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.statements import divide
-
-#: Rows of the weights that a thread reads before it multiplies the first.
-TOGETHER = 4
+from tvm_ios.costs.cuda_kernels.product_estimate import TOGETHER
+from tvm_ios.costs.cuda_kernels.tile import WIDE, GemmTile
 
 
 def vector_results(

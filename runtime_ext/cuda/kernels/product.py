@@ -9,14 +9,15 @@ from typing import Any
 from runtime_ext.cuda.kernels.gemm import multiply
 from runtime_ext.cuda.kernels.gemm_operands import Columns, Pixels
 from runtime_ext.cuda.kernels.gemm_tile import best_product_tile
-from runtime_ext.cuda.kernels.statements import WIDE, is_wide, statement_width, store_statement
+from runtime_ext.cuda.kernels.statements import is_wide, statement_width, store_statement
 from runtime_ext.cuda.kernels.threads import ThreadCode
-from runtime_ext.cuda.machine_code.target_gpu import TargetGpu
 from runtime_ext.kernels.code import Index
-from runtime_ext.kernels.cut import UNCUT, GemmTile
+from runtime_ext.kernels.cut import UNCUT
 from runtime_ext.kernels.expression import ACC, Access
 from runtime_ext.kernels.spec import Contraction, Product, Window
 from runtime_ext.kernels.statements import divide
+from tvm_ios.costs.cuda_kernels.target_gpu import TargetGpu
+from tvm_ios.costs.cuda_kernels.tile import WIDE, GemmTile
 
 
 def product(spec: Product, buffers: list[Any], gpu: TargetGpu, precision: str) -> Any:

@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import ceil
+from math import ceil, prod
 from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.cuda.kernels.block_work import IN_FLIGHT, BlockWork, grid_cycles
 from runtime_ext.cuda.kernels.statements import evaluate, fetch, pixel_at, store_statement
 from runtime_ext.cuda.kernels.threads import THREADS, ThreadCode
-from runtime_ext.cuda.machine_code.target_gpu import TargetGpu
 from runtime_ext.kernels.code import LOWEST, Index, constant, load
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Mean, Normalisation
 from runtime_ext.kernels.statements import divide
-from tvm_ios.devices.occupancy import Footprint
+from tvm_ios.costs.cuda_kernels.block_work import IN_FLIGHT
+from tvm_ios.costs.cuda_kernels.stream_estimate import mean_channels
+from tvm_ios.costs.cuda_kernels.target_gpu import TargetGpu
 
-#: Channels that a block of a mean may have: from a transaction of memory to a part of one.
-_CHANNELS = (32, 16, 8)
-#: Instructions to find a pixel and to read it; to begin, and to store a mean. Bytes of a sector,
-#: the least that is read. Registers of a thread.
-_READ, _ONCE, _SECTOR, _REGISTERS = 12, 60, 32.0, 40
 #: Elements of a row that a thread may keep in registers; of longer rows it reads them again.
 _KEPT = 32
 
 
 def mean(spec: Mean, buffers: list[Any], gpu: TargetGpu) -> Any:
     """Return the kernel of a spatial mean: teams of threads share the pixels of channels."""
-    channels = mean_channels(spec, gpu)
+    channels = mean_channels(spec.batch, prod(spec.pixels), spec.channels, gpu)
     blocks, teams = ceil(spec.channels / channels), THREADS // channels
     code = ThreadCode(spec.batch * blocks)
     image, part = divide(code, "image", code.block, blocks, spec.batch)
@@ -40,7 +35,7 @@ def mean(spec: Mean, buffers: list[Any], gpu: TargetGpu) -> Any:
     (acc,) = code.accumulators(1, 1)
     code.store(acc, 0, constant(0.0, 1), 1)
     sn, sh, sw, sc = spec.data.strides
-    pixels = spec.pixels[0] * spec.pixels[1]
+    pixels = prod(spec.pixels)
     steps = ceil(pixels / teams)
     data, together = buffers[spec.data.buffer], min(IN_FLIGHT, steps)
 
@@ -71,40 +66,6 @@ def mean(spec: Mean, buffers: list[Any], gpu: TargetGpu) -> Any:
         for statement in spec.statements:
             store_statement(code, buffers, statement, (image, 0, 0), channel, lambda _: value, 1)
     return code.kernel(buffers)
-
-
-def mean_channels(spec: Mean, gpu: TargetGpu) -> int:
-    """Return the number of channels per block with the least estimated time.
-
-    Fewer channels give more blocks, and more teams that share the pixels.
-    """
-
-    def cycles(channels: int) -> float:
-        return grid_cycles(mean_work(spec, channels), mean_blocks(spec, channels), gpu)
-
-    return min(_CHANNELS, key=cycles)
-
-
-def mean_blocks(spec: Mean, channels: int) -> int:
-    """Return the number of blocks of a mean with ``channels`` channels per block."""
-    return spec.batch * ceil(spec.channels / channels)
-
-
-def mean_work(spec: Mean, channels: int) -> BlockWork:
-    """Return the work of a block of a mean with ``channels`` channels per block."""
-    teams = THREADS // channels
-    steps = ceil(spec.pixels[0] * spec.pixels[1] / teams)
-    together = min(IN_FLIGHT, steps)
-    return BlockWork(
-        Footprint(THREADS, _REGISTERS, 4 * THREADS),
-        steps=ceil(steps / together),
-        beside=_READ * together,
-        products=0.0,
-        after=together,
-        once=_ONCE + 2 * teams,
-        nbytes=max(_SECTOR, 4.0 * channels) * teams * together,
-        shared=0.0,
-    )
 
 
 def normalisation(spec: Normalisation, buffers: list[Any]) -> Any:

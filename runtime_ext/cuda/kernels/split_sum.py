@@ -2,58 +2,21 @@
 
 from __future__ import annotations
 
-from math import ceil
 from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.cuda.kernels.block_work import IN_FLIGHT, BlockWork, grid_cycles
-from runtime_ext.cuda.kernels.contraction_shape import rows_of, stored_width
+from runtime_ext.cuda.kernels.contraction_shape import product_of, rows_of
 from runtime_ext.cuda.kernels.statements import pixel_at, store_statement
 from runtime_ext.cuda.kernels.threads import THREADS, ThreadCode
-from runtime_ext.cuda.machine_code.target_gpu import TargetGpu
 from runtime_ext.kernels.code import Index, constant, load
-from runtime_ext.kernels.cut import GemmTile, channel_parts
+from runtime_ext.kernels.cut import channel_parts
 from runtime_ext.kernels.spec import Contraction, Statement
 from runtime_ext.kernels.statements import divide
-from tvm_ios.devices.occupancy import Footprint
-
-#: Instructions to find a result's pixel, and to activate and store it; registers of a thread.
-_PIXEL, _STORE, _REGISTERS = 40, 12, 40
-
-
-def sum_cycles(spec: Contraction, tile: GemmTile, gpu: TargetGpu) -> float:
-    """Return the estimated cycles of the second kernel, without its launch."""
-    return _cycles(spec, tile, sum_widths(spec, tile, gpu), gpu)
-
-
-def sum_widths(spec: Contraction, tile: GemmTile, gpu: TargetGpu) -> list[int]:
-    """Return the channels per thread of each statement: four, or one if estimated faster."""
-    widest = [stored_width(spec, statement) for statement in spec.statements]
-    choices = [widest, [1] * len(widest)]
-    return min(choices, key=lambda widths: _cycles(spec, tile, widths, gpu))
-
-
-def sum_blocks(spec: Contraction, widths: list[int]) -> list[int]:
-    """Return the number of blocks of each statement."""
-    rows = rows_of(spec)
-    items = (rows * s.count // w for s, w in zip(spec.statements, widths, strict=True))
-    return [ceil(count / THREADS) for count in items]
-
-
-def sum_work(tile: GemmTile, width: int) -> BlockWork:
-    """Return the work of a block of the second kernel."""
-    together = min(IN_FLIGHT, tile.splits)
-    return BlockWork(
-        Footprint(THREADS, _REGISTERS + together * width, 0),
-        steps=ceil(tile.splits / together),
-        beside=2.0 * together,
-        products=0.0,
-        after=together * width,
-        once=_PIXEL + _STORE * width,
-        nbytes=4.0 * together * width * THREADS,
-        shared=0.0,
-    )
+from tvm_ios.costs.cuda_kernels.block_work import IN_FLIGHT
+from tvm_ios.costs.cuda_kernels.product_estimate import sum_blocks, sum_widths
+from tvm_ios.costs.cuda_kernels.target_gpu import TargetGpu
+from tvm_ios.costs.cuda_kernels.tile import GemmTile
 
 
 def split_sum(
@@ -66,8 +29,9 @@ def split_sum(
     """
     tile = spec.blocking
     assert isinstance(tile, GemmTile)
-    widths = sum_widths(spec, tile, gpu)
-    blocks = sum_blocks(spec, widths)
+    product = product_of(spec)
+    widths = sum_widths(product, tile, gpu)
+    blocks = sum_blocks(product, widths)
     code, begin = ThreadCode(sum(blocks)), 0
     for statement, width, block_count in zip(spec.statements, widths, blocks, strict=True):
         inside = None
@@ -126,7 +90,3 @@ def _total(
     if rest:
         add(several * IN_FLIGHT, rest)
     return lambda j: load(total, j, 1)
-
-
-def _cycles(spec: Contraction, tile: GemmTile, widths: list[int], gpu: TargetGpu) -> float:
-    return grid_cycles(sum_work(tile, max(widths)), sum(sum_blocks(spec, widths)), gpu)

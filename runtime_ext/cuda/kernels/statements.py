@@ -15,9 +15,7 @@ from runtime_ext.kernels.expression import ACC, Access, Expr, emit, loads, reads
 from runtime_ext.kernels.spec import Statement, accesses
 from runtime_ext.kernels.statements import divide, element_offset
 from runtime_ext.kernels.transcendental import Arithmetic, dividing
-
-#: Elements of 16 bytes of float32, the widest access of a thread.
-WIDE = 4
+from tvm_ios.costs.cuda_kernels.tile import WIDE
 
 #: A pixel: image, row, column.
 Pixel = tuple[Index, Index, Index]

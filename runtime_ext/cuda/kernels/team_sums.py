@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any, Protocol
 
-from runtime_ext.cuda.kernels.statements import WIDE
 from runtime_ext.cuda.kernels.threads import ThreadCode
 from runtime_ext.kernels.code import Index, constant, load
-from runtime_ext.kernels.cut import GemmTile
 from runtime_ext.kernels.statements import divide
+from tvm_ios.costs.cuda_kernels.tile import WIDE, GemmTile
 
 #: Called with the first of some neighbouring columns of the block, their values, and how many.
 UseColumns = Callable[[Index, Callable[[Index], Any], int], None]

@@ -15,10 +15,9 @@ from tvm.backend.cuda.op import cuda_func_call
 
 from runtime_ext.cuda.kernels.threads import ThreadCode
 from runtime_ext.kernels.code import Index, load
-from runtime_ext.kernels.cut import GemmTile
 from runtime_ext.kernels.statements import divide
-
-_WARP, _ROWS, _COLUMNS = 32, 16, 8
+from tvm_ios.costs.cuda_kernels.tile import MMA_COLUMNS, MMA_DEPTH, MMA_ROWS, GemmTile, warp_layout
+from tvm_ios.devices.device import WARP
 
 
 @dataclass(frozen=True)
@@ -32,12 +31,12 @@ class _Instruction:
     @property
     def left(self) -> int:
         """Elements that a thread holds of a fragment of rows."""
-        return _ROWS * self.depth // _WARP
+        return MMA_ROWS * self.depth // WARP
 
     @property
     def right(self) -> int:
         """Elements that a thread holds of a fragment of columns."""
-        return _COLUMNS * self.depth // _WARP
+        return MMA_COLUMNS * self.depth // WARP
 
 
 _MULTIPLY = """\
@@ -64,54 +63,19 @@ _TO_HALF = """\
 _INSTRUCTIONS = {
     "tf32": _Instruction(
         "multiply_tf32",
-        8,
+        MMA_DEPTH["tf32"],
         _MULTIPLY.format(
             name="multiply_tf32", convert=_TO_TF32, kind="m16n8k8.row.col.f32.tf32.tf32.f32"
         ),
     ),
     "float16": _Instruction(
         "multiply_half",
-        16,
+        MMA_DEPTH["float16"],
         _MULTIPLY.format(
             name="multiply_half", convert=_TO_HALF, kind="m16n8k16.row.col.f32.f16.f16.f32"
         ),
     ),
 }
-
-
-def warp_layout(tile: GemmTile) -> tuple[int, int] | None:
-    """Return the rows and columns of warps of a team; None if there are too many warps.
-
-    The most square tiles of warps are chosen, because they read the least of the slabs.
-    """
-    warps = tile.team // _WARP
-    layouts = [(down, warps // down) for down in (1, 2, 4, 8) if warps % down == 0]
-    fitting = [
-        (tile.rows // down + tile.columns // across, abs(down - across), down, across)
-        for down, across in layouts
-        if tile.rows % (down * _ROWS) == 0 and tile.columns % (across * _COLUMNS) == 0
-    ]
-    return min(fitting)[2:] if fitting else None
-
-
-def can_multiply(tile: GemmTile, precision: str) -> bool:
-    """Return whether the tile splits into whole instructions for the warps of every team."""
-    own_depth = tile.teams * _INSTRUCTIONS[precision].depth
-    return warp_layout(tile) is not None and tile.depth % own_depth == 0
-
-
-def warp_instructions(tile: GemmTile, precision: str) -> tuple[int, int, int]:
-    """Return the work of a warp per slab: loads and multiplications, and results per thread.
-
-    Loads are the elements that each thread loads; the last number is the elements of results that
-    a thread holds.
-    """
-    layout, step = warp_layout(tile), _INSTRUCTIONS[precision]
-    assert layout is not None, "no tile of warps"
-    down, across = tile.rows // layout[0] // _ROWS, tile.columns // layout[1] // _COLUMNS
-    steps = tile.depth // step.depth // tile.teams
-    loads = down * step.left + across * step.right
-    return steps * loads, steps * down * across, down * across * 4
 
 
 class WarpTiles:
@@ -126,11 +90,11 @@ class WarpTiles:
         assert layout is not None, "no tile of warps"
         down, across = layout
         self._height, self._width = tile.rows // down, tile.columns // across
-        self._down, self._across = self._height // _ROWS, self._width // _COLUMNS
+        self._down, self._across = self._height // MMA_ROWS, self._width // MMA_COLUMNS
         self.team, thread = divide(code, "team", code.thread, tile.team, tile.teams)
-        warp, lane = divide(code, "warp", thread, _WARP, tile.team // _WARP)
+        warp, lane = divide(code, "warp", thread, WARP, tile.team // WARP)
         y, x = divide(code, "warp_row", warp, across, down)
-        row_in_fragment, self._pair = divide(code, "lane_row", lane, 4, _WARP // 4)
+        row_in_fragment, self._pair = divide(code, "lane_row", lane, 4, WARP // 4)
         self._own = row_in_fragment
         self._row = code.bind("row_of_warp", y * self._height)
         self._column = code.bind("column_of_warp", x * self._width)
@@ -148,13 +112,13 @@ class WarpTiles:
                 for e in range(step.left):
                     # Elements come in pairs of rows; for half precision also of neighbours.
                     depth, lower = self._element(e, step.left)
-                    row = self._row + i * _ROWS + lower * 8 + self._own
+                    row = self._row + i * MMA_ROWS + lower * 8 + self._own
                     at = a[1] + (k * step.depth + depth) * a[2] + row
                     code.store(left, i * step.left + e, load(a[0], at, 1), 1)
             with code.unrolled("j", self._across) as j:
                 for e in range(step.right):
                     depth, _ = self._element(e, step.right)
-                    column = self._column + j * _COLUMNS + self._own
+                    column = self._column + j * MMA_COLUMNS + self._own
                     at = b[1] + (k * step.depth + depth) * b[2] + column
                     code.store(right, j * step.right + e, load(b[0], at, 1), 1)
             with code.unrolled("i", self._down) as i, code.unrolled("j", self._across) as j:
@@ -180,7 +144,7 @@ class WarpTiles:
         """Call ``use`` for each row of this thread: its number in the thread, and in the block."""
         with self.code.unrolled("i", self._down) as i:
             for lower in range(2):
-                use(i * 2 + lower, self._row + i * _ROWS + lower * 8 + self._own)
+                use(i * 2 + lower, self._row + i * MMA_ROWS + lower * 8 + self._own)
 
     def each_column(
         self, i: Index, use: Callable[[Index, Callable[[Index], Any], int], None]
@@ -195,4 +159,4 @@ class WarpTiles:
                 at = (tiles * self._across + n) * 4 + lower * 2 + j
                 return load(self.held, at, 1)
 
-            use(self._column + n * _COLUMNS + self._pair * 2, value, 2)
+            use(self._column + n * MMA_COLUMNS + self._pair * 2, value, 2)

@@ -10,7 +10,7 @@ import tvm
 from tvm import tirx
 
 from runtime_ext.kernels.code import Code, Index, integer, sequence
-from runtime_ext.kernels.cut import THREADS
+from tvm_ios.costs.cuda_kernels.tile import THREADS
 
 
 class ThreadCode(Code):

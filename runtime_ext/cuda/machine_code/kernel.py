@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from runtime_ext.cuda.machine_code.launchable import Launchable
 from runtime_ext.cuda.machine_code.prelude import AWAIT_EARLIER
 from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.program.program import BufferType
@@ -80,6 +81,21 @@ class CudaKernel:
     def early(self) -> bool:
         """Whether it may be launched before the launches that it waits for have ended."""
         return AWAIT_EARLIER in self.source
+
+    def launchable(self, code: bytes, cleared: tuple[int, ...] = ()) -> Launchable:
+        """Return the kernel with its code, to launch; see :class:`Launchable`."""
+        return Launchable(
+            self.entry,
+            self.grid,
+            self.block,
+            self.dynamic_shared_bytes,
+            code,
+            cleared,
+            self.early,
+            registers=self.registers,
+            local_bytes=self.local_bytes,
+            static_shared_bytes=self.static_shared_bytes,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the kernel without its TIR as JSON data, as ``read_as`` reads it."""

@@ -12,7 +12,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,11 @@ class Launchable:
     cleared: tuple[int, ...] = ()
     #: Whether it waits by itself until the launches before it have ended: it may be launched early.
     early: bool = False
+    #: Registers and bytes of local memory of a thread, and shared memory of a block that the code
+    #: declares, as the compiler said; zero if the kernel was read from a file.
+    registers: int = field(default=0, compare=False)
+    local_bytes: int = field(default=0, compare=False)
+    static_shared_bytes: int = field(default=0, compare=False)
 
     @property
     def cooperative(self) -> bool:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-#: The first statement of kernels that may be launched early, for GPUs of :data:`EARLY_FROM` and
-#: newer: it waits until the launches before have ended and what they wrote can be seen, and then
-#: lets the next one come.
+#: The first statement of kernels that may be launched early: it waits until the launches before
+#: have ended and what they wrote can be seen, and then lets the next one come.
 AWAIT_EARLIER = "TVM_IOS_AWAIT_EARLIER;"
-EARLY_FROM = 90
 
 #: Not every machine with a compiler has headers, so none are used. Half precision is for storage
 #: only; arithmetic converts to float32, as our kernels do anyway.

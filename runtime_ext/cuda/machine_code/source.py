@@ -12,7 +12,8 @@ import tvm_ffi
 from tvm import tirx
 
 from runtime_ext.cuda.machine_code.kernel import LaunchExtents, grid_and_block
-from runtime_ext.cuda.machine_code.prelude import AWAIT_EARLIER, EARLY_FROM, PRELUDE
+from runtime_ext.cuda.machine_code.prelude import AWAIT_EARLIER, PRELUDE
+from tvm_ios.devices.engine import launches_early
 from tvm_ios.program.program import BufferType
 
 #: The end of the prefix that TVM's code generator writes before the kernel's own code.
@@ -67,7 +68,7 @@ def generate(scheduled: Any, entry: str, arch: str, pipeline: str = "tirx") -> G
     code = text[text.index(END_OF_PREFIX) + len(END_OF_PREFIX) :]
     code = re.sub(r"^extern \"C\" __global__ .*\);\n", "", code, flags=re.MULTILINE)
     code = _with_all_parameters(re.sub(rf"\b{names[0]}\b", entry, code), entry, scheduled)
-    if int(arch.strip("sm_af")) >= EARLY_FROM:
+    if launches_early(arch):
         code = _awaiting(code, entry)
     grid, block = launch_extents(scheduled)
     parameters = tuple(

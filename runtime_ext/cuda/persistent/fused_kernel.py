@@ -48,15 +48,8 @@ class FusedKernel:
 
         Between launches other buffers may use their memory.
         """
-        kernel = self.kernel
-        return Launchable(
-            entry=kernel.entry,
-            grid=kernel.grid,
-            block=kernel.block,
-            shared_bytes=kernel.dynamic_shared_bytes,
-            cubin=self.cubin,
-            cleared=() if self.table is None else (len(self.buffers) + 1,),
-        )
+        cleared = () if self.table is None else (len(self.buffers) + 1,)
+        return self.kernel.launchable(self.cubin, cleared)
 
     @property
     def words(self) -> Array | None:

@@ -13,6 +13,8 @@ from tvm_ios.program.persistent import PersistentProgram
 #: :meth:`tvm_ios.program.step_table.StepTable.words`), and the counter of each vEU's finished ones.
 TABLE, STEPS = "table", "steps"
 
+#: Defined in the source of a kernel for devices that know no scoped accesses and fences.
+VOLATILE = "TVM_IOS_VOLATILE"
 #: Polls of a counter, with pauses: seconds in all. A kernel that waits longer fails, not hangs.
 _MOST_POLLS = 1 << 25
 
@@ -27,21 +29,33 @@ static __device__ __forceinline__ int {BARRIER}(int threads) {{
   asm volatile("bar.sync 1, %0;" :: "r"(threads) : "memory");
   return 0;
 }}
+#ifdef {VOLATILE}
+#define TVM_IOS_ACCESS "volatile"
+#define TVM_IOS_FENCE "membar.gl;"
+#define TVM_IOS_PAUSE
+#define TVM_IOS_FAIL asm volatile("exit;")
+#else
+#define TVM_IOS_ACCESS "relaxed.gpu"
+#define TVM_IOS_FENCE "fence.acq_rel.gpu;"
+#define TVM_IOS_PAUSE __nanosleep(20)
+#define TVM_IOS_FAIL __trap()
+#endif
 static __device__ __forceinline__ int steps_made(const int* count) {{
   int made;
-  asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(made) : "l"(count) : "memory");
+  asm volatile("ld." TVM_IOS_ACCESS ".global.s32 %0, [%1];"
+               : "=r"(made) : "l"(count) : "memory");
   return made;
 }}
 static __device__ __forceinline__ void look_again(int polls) {{
-  __nanosleep(20);
-  if (polls == {_MOST_POLLS}) __trap();
+  TVM_IOS_PAUSE;
+  if (polls == {_MOST_POLLS}) TVM_IOS_FAIL;
 }}
 static __device__ __forceinline__ void see_results() {{
-  asm volatile("fence.acq_rel.gpu;" ::: "memory");
+  asm volatile(TVM_IOS_FENCE ::: "memory");
 }}
 static __device__ __forceinline__ void count_step(int* count, int made) {{
-  asm volatile("fence.acq_rel.gpu;" ::: "memory");
-  asm volatile("st.relaxed.gpu.global.s32 [%0], %1;" :: "l"(count), "r"(made) : "memory");
+  asm volatile(TVM_IOS_FENCE ::: "memory");
+  asm volatile("st." TVM_IOS_ACCESS ".global.s32 [%0], %1;" :: "l"(count), "r"(made) : "memory");
 }}
 #endif
 struct Address {{

@@ -97,4 +97,4 @@ def estimated_rkernel(
     waves = (
         -(-count // veus) * task_seconds for count, task_seconds in zip(tasks, seconds, strict=True)
     )
-    return RKernel(name, tasks, seconds, device.launch_overhead + sum(waves))
+    return RKernel(name, tasks, seconds, sum(waves))

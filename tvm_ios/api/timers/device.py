@@ -17,7 +17,7 @@ from tvm_ios.contest.outputs import Errors, Reference, Verify
 from tvm_ios.contest.rounds import Samples
 from tvm_ios.contest.verdict import PolicyResult, Verdict, kept_policy
 from tvm_ios.errors import UserError
-from tvm_ios.measuring.timing_device import RunningDevice, TimingDevice, UntimedError, timed
+from tvm_ios.measuring.timing_device import RunningDevice, TimingDevice, timed
 from tvm_ios.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -138,8 +138,8 @@ def time_graphs(
 ) -> tuple[dict[str, tuple[float, ...]], dict[str, str]]:
     """Return the times of each policy's program, and the reasons of policies without any.
 
-    Equal programs are timed once. Raise UntimedError if the sequential program has no time, because
-    there is nothing to compare with then.
+    Equal programs are timed once. Raise UserError if the sequential program has no time, because
+    there is nothing to compare with then; another program that the device fails at has none.
     """
     samples: dict[str, tuple[float, ...]] = {}
     skipped: dict[str, str] = {}
@@ -149,7 +149,7 @@ def time_graphs(
         try:
             if graph.digest not in of_digest:
                 of_digest[graph.digest] = timed(device, graph).samples
-        except UntimedError as error:
+        except UserError as error:
             if policy == "sequential":
                 raise
             skipped[policy] = str(error)

@@ -33,6 +33,13 @@ def complete_cost(incomplete: str) -> list[str]:
     return [*_starting(names, incomplete), *_files(incomplete, (".jsonl", ".json"))]
 
 
+def complete_engine(incomplete: str) -> list[str]:
+    """Return the engines of this package, and files."""
+    from tvm_ios.devices.engine import engine_names
+
+    return [*_starting(engine_names(), incomplete), *_files(incomplete, (".json",))]
+
+
 def complete_peers(incomplete: str) -> list[str]:
     """Complete the last of several peers joined by commas."""
     from runtime_ext.peers.registry import peer_names

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from runtime_ext.cuda.machine_code.kernel import CudaKernel
 from tvm_ios.devices.device import DeviceDescription, Multiprocessor, described_archs, largest_gpu
-from tvm_ios.devices.occupancy import multiprocessor_of, resident_blocks
+from tvm_ios.devices.engine import GRAPH, load_engine
+from tvm_ios.devices.occupancy import Footprint, multiprocessor_of, resident_blocks
 from tvm_ios.errors import UserError
 
 #: Architectures whose multiprocessors do 64 float32 multiply-adds per cycle; others do 128 (CUDA
@@ -30,16 +30,12 @@ class TargetGpu:
     clock: float
     #: Bytes per cycle from main memory.
     memory_bytes: float
-    #: Cycles that each additional kernel in sequence costs.
-    launch_cycles: float
+    #: Cycles from the end of a kernel to the begin of one that waits for it.
+    edge_cycles: float
 
-    def blocks_per_processor(self, kernel: CudaKernel) -> int:
+    def blocks_per_processor(self, footprint: Footprint) -> int:
         """Return how many blocks of a kernel fit on a multiprocessor at once; 0 if none does."""
-        return resident_blocks(kernel.footprint, self.multiprocessor)
-
-    def waves(self, kernel: CudaKernel) -> float:
-        """Return the blocks of a kernel's grid divided by those that the GPU runs at once."""
-        return kernel.blocks / max(1, self.processors * self.blocks_per_processor(kernel))
+        return resident_blocks(footprint, self.multiprocessor)
 
 
 @lru_cache
@@ -52,8 +48,12 @@ def gpu_of(arch: str) -> TargetGpu:
     return target_gpu(device)
 
 
-def target_gpu(device: DeviceDescription) -> TargetGpu:
-    """Convert the description of a GPU; raise OccupancyError for another device."""
+def target_gpu(device: DeviceDescription, edge: float | None = None) -> TargetGpu:
+    """Convert the description of a GPU; raise OccupancyError for another device.
+
+    ``edge`` is the seconds from the end of a kernel to the begin of one that waits for it, by
+    default those of a captured graph.
+    """
     own = multiprocessor_of(device)
     multiply_adds = 64 if own.arch in _NARROW else 128
     clock = device.peak_flops / (2 * multiply_adds * device.processors)
@@ -64,5 +64,5 @@ def target_gpu(device: DeviceDescription) -> TargetGpu:
         multiply_adds,
         clock,
         device.bandwidth / clock,
-        device.launch_overhead * clock,
+        (load_engine(GRAPH).launch_overhead if edge is None else edge) * clock,
     )
