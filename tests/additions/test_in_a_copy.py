@@ -111,7 +111,7 @@ class Copy:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        for name in ("tvm_ios", "runtime_ext", "relay_passes", "tests", "docs"):
+        for name in ("tvm_ios", "runtime_ext", "relay_passes", "tests", "docs", "examples"):
             copytree(ROOT / name, folder / name)
         copy(ROOT / "pyproject.toml", folder)
         (folder / "sitecustomize.py").write_text(PATH_ALONE)
