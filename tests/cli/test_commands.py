@@ -138,7 +138,12 @@ def test_schedule_prints_a_table_and_draws(tmp_path: Path) -> None:
     assert outcome.code == 0
     assert "conv_8 → conv_9" in outcome.stdout
     assert "6 stages" in outcome.stdout
+    assert "greedy" not in outcome.stdout
     assert b"<svg" in (tmp_path / "s.svg").read_bytes()
+
+
+def test_schedule_says_where_greedy_s_stages_are_kept() -> None:
+    assert "greedy's" in tvm_ios("schedule", "two_inputs").stdout
 
 
 def test_names_that_look_like_markup_are_printed_as_they_are(tmp_path: Path) -> None:

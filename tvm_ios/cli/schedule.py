@@ -188,9 +188,10 @@ def schedule(
         refuse(sentence, {"--device": device is not None})
     if cost != MEASURED:
         refuse(f"{cost} asks no machine: leave out one of them", {"--tracker": fleet})
-    if cost == MEASURED or log is not None or names_accelerator(cost):
+    on_accelerator = policy == "graphturbo" and names_accelerator(cost)
+    if cost == MEASURED or log is not None or on_accelerator:
         refuse("it is of a described device: give --cost v100 or another", {"--engine": engine})
-    if policy == "graphturbo" and names_accelerator(cost):
+    if on_accelerator:
         unfit = {"--plot": plot, "--schedule": given_schedule, "--dump-ir": dump_ir}
         refuse("an accelerator has none", unfit)
         if compiled.target is TargetKind.cuda:

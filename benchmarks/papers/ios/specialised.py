@@ -26,7 +26,7 @@ LAST_BLOCK = {
 
 _LITTLE = (
     "schedules are our own, of the described device, which contends for arithmetic and bandwidth "
-    "but has no caches, and of which no merged result is copied: it sets schedules less far apart"
+    "but has no caches: it sets schedules less far apart"
 )
 _STAGES = (
     "of our own search; what joins the block is left out, as in the figure. The described device "

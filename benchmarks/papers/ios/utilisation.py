@@ -10,6 +10,7 @@ from benchmarks.papers.row import How, Row
 from benchmarks.papers.steps import Steps
 from tvm_ios.costs.analytic import AnalyticCost
 from tvm_ios.devices.device import WARP, load_device
+from tvm_ios.devices.engine import IOS, load_engine
 from tvm_ios.devices.occupancy import multiprocessor_of
 
 _NETWORK = "ios_figure_2"
@@ -58,7 +59,7 @@ def utilisation(device: str) -> dict[str, dict[str, float]]:
     """By policy milliseconds, the part of the peak in per cent, and active warps on average."""
     search = described_search(_NETWORK, 1, device)
     described = load_device(device)
-    cost, units = AnalyticCost(described), search.problem.units
+    cost, units = AnalyticCost(described, load_engine(IOS)), search.problem.units
     most = multiprocessor_of(described).threads // WARP * described.processors
     flops = sum(op.flops for op in units.operators)
     found: dict[str, dict[str, float]] = {}

@@ -152,7 +152,7 @@ def found_programs() -> Iterator[tuple[str, Mapping[str, float]]]:
     for model, (network, _) in _NETWORKS.items():
         if network != model:
             continue
-        graph = load_units(network)
+        graph = _graph(network)
         search = Search(Problem.of(graph, 40), described_costs(simulated_device()), Limits())
         recorded = _RecordedCost(model)
         yield (
@@ -213,10 +213,15 @@ def _alone() -> dict[str, dict[str, list[_Alone]]]:
     return found
 
 
+@cache
+def _graph(network: str) -> OpGraph:
+    return load_units(network)
+
+
 def _shapes(model: str, unit: str) -> list[Shape]:
     """The shapes of a unit's kernels; none of a unit that the zoo's network lacks."""
     network, renamed = _NETWORKS[model]
-    graph = load_units(network)
+    graph = _graph(network)
     numbers = {op.name: number for number, op in enumerate(graph.operators)}
     name = renamed.get(unit, unit if model == network else "")
     return shapes_of(graph, numbers[name]) if name else []
@@ -272,7 +277,7 @@ def _described_kernels(
     """The kernels that a unit, or a merged one, has today in the place of a recorded launch."""
     gpu = target_gpu(device, _EDGE / CLOCK)
     if "+" in unit:
-        graph = load_units(_NETWORKS[model][0])
+        graph = _graph(_NETWORKS[model][0])
         numbers = [n for n, op in enumerate(graph.operators) if op.name in unit.split("+")]
         plan = plan_merge(graph, numbers)
         assert plan is not None, f"{unit} was merged"
@@ -342,4 +347,4 @@ def _kernel(cycles: int, blocks: int, device: DeviceDescription) -> KernelEstima
     """A kernel of blocks of 128 threads that takes so many cycles alone."""
     share = device.arithmetic_share(128)
     waves = max(1.0, share * math.ceil(blocks / device.processors))
-    return KernelEstimate(blocks, cycles / CLOCK / waves, share, 0, 0.0)
+    return KernelEstimate(blocks, cycles / CLOCK / waves, share, 0)

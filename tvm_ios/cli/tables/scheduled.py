@@ -12,6 +12,7 @@ from tvm_ios.cli.tables.given import GivenBeside
 from tvm_ios.files.byte_sizes import kib
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graphturbo.instance_memory import schedule_peak
+from tvm_ios.policies.greedy import greedy_schedule
 from tvm_ios.policies.policy import Problem
 from tvm_ios.schedule.instance_plan import InstancePlan
 from tvm_ios.schedule.named_kernels import kernels_text, units_by_kernel
@@ -36,6 +37,8 @@ def print_schedule(
         print_json({**_json(graph, schedule, cost, search, peak), "tail": tail, **given})
     else:
         _print(graph, schedule, search, peak)
+        if schedule.policy.startswith("ios") and _is_greedy(problem, schedule):
+            console().print("no other stages are faster than greedy's, so these are kept")
         if beside is not None:
             console().print(escape(beside.text(schedule)))
 
@@ -90,6 +93,14 @@ def _print(graph: OpGraph, schedule: Schedule, search: dict[str, Any], peak: int
         f"in {search['seconds']:.2f} s, measured {search['stages_measured']} stages; tensors "
         f"between units take at most {kib(peak)} KiB"
     )
+
+
+def _is_greedy(problem: Problem, schedule: Schedule) -> bool:
+    """Return whether a schedule has the stages of the greedy policy, and some are not one unit."""
+    greedy = greedy_schedule(problem.units, problem.blocks).stages
+    ours = [(stage.strategy, sorted(stage.groups)) for stage in schedule.stages]
+    wide = any(len(stage.units) > 1 for stage in greedy)
+    return wide and ours == [(stage.strategy, sorted(stage.groups)) for stage in greedy]
 
 
 def _split(graph: OpGraph, plan: InstancePlan) -> Table:

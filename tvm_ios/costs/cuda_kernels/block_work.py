@@ -6,7 +6,8 @@ through steps, each of which waits for what it reads. Few warps wait for their o
 many for the multiprocessor, which issues a limited number per cycle.
 
 The fitted figures are from the cycles of two thirds of the simulated kernels, with the published
-ones held fixed; ``python -m benchmarks.predicted.described_devices`` prints all of them.
+ones held fixed, and rounded with all kernels in view (the fit: 705, 53 and 1.27);
+``python -m benchmarks.predicted.described_devices`` prints all of them.
 """
 
 from __future__ import annotations
