@@ -311,7 +311,7 @@ def _tflite_micro() -> str:
 
 
 def _placements() -> str:
-    rows = _read("graphturbo")["networks"]
+    rows = _read("graphturbo")["figures"]["networks"]
     names = list(rows[0]["over_published_placement"])
     lines = [("figures", *(row["model"] for row in rows))]
     for name in names:
