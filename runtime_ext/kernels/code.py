@@ -59,7 +59,8 @@ class Code:
     Statements are appended to one flat list; :meth:`loop` and :meth:`branch` open inner ones. The
     options tell which instructions exist: ``rounds`` one that rounds float32 to bfloat16,
     ``fuses`` a fused multiply-add, ``reciprocals`` those that estimate reciprocals of float32, by
-    how many at once. The values of ``symbols`` are parameters; indices are then int64.
+    how many at once. ``index`` is the type of indices. The values of ``symbols`` are parameters;
+    indices are then int64.
     """
 
     def __init__(
@@ -68,9 +69,10 @@ class Code:
         rounds: bool = False,
         fuses: bool = False,
         reciprocals: Mapping[int, Estimate] | None = None,
+        index: str = "int32",
         symbols: Sequence[Symbol] = (),
     ) -> None:
-        self.index = INDEX if symbols else "int32"
+        self.index = INDEX if symbols else index
         self._scalars = {symbol.name: tirx.Var(symbol.name, INDEX) for symbol in symbols}
         self._extents: dict[Any, Any] = {}
         #: While it is set, store_statement stores so many elements of each vector.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,11 +34,11 @@ class BackwardContraction:
 
 
 class _Writer(ContractionWriter):
-    def _multiply_add(
-        self, ci: Any, pixels: list[int], source: Any, weights: Any, accumulators: list[Any]
-    ) -> None:
-        last = self.spec.channels - 1
-        super()._multiply_add(last - ci, pixels, source, weights, accumulators)
+    def words_of(
+        self, pixels: list[int], source: Any, first: Any, count: int
+    ) -> Iterator[tuple[Any, Callable[[int], Any]]]:
+        last = self.spec.channels - count
+        return super().words_of(pixels, source, last - first, count)
 
 
 def backward_contraction(spec: BackwardContraction, isa: Isa) -> tuple[Any, int]:

@@ -112,8 +112,8 @@ def row_cycles(
 ) -> dict[Blocking, float]:
     """Estimate the cycles of a row of pixels for each register tile that fits the registers.
 
-    Registers hold the tile's sums, a row of weights and one input. For a single pixel, cycles are
-    the vectors of weights that are read. ``tiles_of`` returns how many tiles of which size a row
+    Registers hold the tile's sums, a row of weights and one input, or a vector of each pixel. For a
+    single pixel, cycles are the vectors of weights that are read. ``tiles_of`` returns how many tiles of which size a row
     of a width has, by default as many as possible of the given size and a smaller one.
     """
     width = spec.window.output[1]
@@ -131,7 +131,7 @@ def row_cycles(
         waiting = isa.weight_cycles * tile.vectors if weights > isa.near_bytes else 0.0
         row = 0.0
         for size, count in (tiles_of or _tiles)(width, tile.pixels).items():
-            row += count * max(waiting, _tile_cycles(size, tile.vectors))
+            row += count * max(waiting, _tile_cycles(size, tile.vectors, isa))
         if weights > isa.block_bytes:
             row *= 1.4
         spare = spare_registers(tile, isa)
@@ -152,18 +152,20 @@ def row_cycles(
 
 def spare_registers(tile: Blocking, isa: Isa) -> int:
     """Return the registers that a tile leaves unused; negative if it needs too many."""
-    return isa.registers - tile.pixels * tile.vectors - tile.vectors - 1
+    data = tile.pixels + 1 if isa.by_element else 1
+    return isa.registers - tile.pixels * tile.vectors - tile.vectors - data
 
 
 def most_pixels(vectors: int, isa: Isa) -> int:
     """Return the most pixels of a tile of so many vectors that fits the registers."""
-    return spare_registers(Blocking(0, vectors), isa) // vectors
+    of_pixel = vectors + isa.by_element
+    return (spare_registers(Blocking(1, vectors), isa) + of_pixel) // of_pixel
 
 
-def _tile_cycles(pixels: int, vectors: int) -> float:
+def _tile_cycles(pixels: int, vectors: int, isa: Isa) -> float:
     """Estimate cycles for one input channel: two multiply-adds or loads each, plus latency."""
     work = max(pixels * vectors, _IN_FLIGHT) / 2
-    loads = (pixels + vectors) / 2
+    loads = (pixels / (isa.lanes if isa.by_element else 1) + vectors) / 2
     return max(work, 1.1 * loads) + 0.1 * loads + 0.5
 
 

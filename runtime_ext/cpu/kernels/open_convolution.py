@@ -21,7 +21,6 @@ from runtime_ext.cpu.kernels.rows import TileRun, row_runs
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index
-from runtime_ext.kernels.cut import largest_divisor
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.statements import divide
 from tvm_ios.shapes.extent import hint_of, is_open
@@ -72,7 +71,7 @@ class OpenRowsWriter(ContractionWriter):
         blocking = self.spec.blocking
         if words <= UNROLLED or accumulators == blocking.pixels * blocking.vectors:
             return most
-        return largest_divisor(words, max(1, min(most, _SHORT // accumulators)))
+        return self.step(words, max(1, min(most, _SHORT // accumulators)))
 
     def tile(self, tile: Index) -> None:
         """Write one block of channels for a row of pixels, or for a strip of it."""
