@@ -66,6 +66,8 @@ class Isa:
     fuses: bool = False
     #: Multiplies a vector by one element of another, so that elements are loaded together.
     by_element: bool = False
+    #: Pixels that share a register of sums, in contractions whose instructions multiply matrices.
+    pixels: int = 1
     #: The type of indices. LLVM finds the pointers that advance in a loop among those of 64 bits,
     #: and else adds up each address that an instruction has no room for.
     index: str = "int32"

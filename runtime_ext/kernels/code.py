@@ -403,6 +403,11 @@ def broadcast(value: Any, lanes: int) -> Any:
     return value if lanes == 1 else tirx.Broadcast(value, integer(lanes))
 
 
+def lanes_of(value: Any) -> int:
+    """Return the lanes of a vector; 1 of a number."""
+    return int(tvm.DataType(str(value.ty.dtype)).lanes)
+
+
 def equal(a: Index, b: Index) -> Any:
     """Return the condition that two indices are the same."""
     dtype = next((str(index.ty.dtype) for index in (a, b) if not isinstance(index, int)), "int32")

@@ -8,7 +8,7 @@ from typing import Any
 
 from runtime_ext.cpu.forms.form import Form
 from runtime_ext.cpu.kernels.blocking import UNROLLED
-from runtime_ext.cpu.kernels.contraction import ContractionWriter, plan_tiles
+from runtime_ext.cpu.kernels.contraction import ContractionWriter, Word, plan_tiles
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.isa.isa import Isa
@@ -36,7 +36,7 @@ class BackwardContraction:
 class _Writer(ContractionWriter):
     def words_of(
         self, pixels: list[int], source: Any, first: Any, count: int
-    ) -> Iterator[tuple[Any, Callable[[int], Any]]]:
+    ) -> Iterator[tuple[Any, Callable[[int], Word]]]:
         last = self.spec.channels - count
         return super().words_of(pixels, source, last - first, count)
 

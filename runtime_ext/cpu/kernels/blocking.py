@@ -152,20 +152,25 @@ def row_cycles(
 
 def spare_registers(tile: Blocking, isa: Isa) -> int:
     """Return the registers that a tile leaves unused; negative if it needs too many."""
-    data = tile.pixels + 1 if isa.by_element else 1
-    return isa.registers - tile.pixels * tile.vectors - tile.vectors - data
+    pixels = ceil(tile.pixels / isa.pixels) * isa.pixels
+    # Vectors of several pixels' words are made of those of each.
+    data = pixels * (1 + isa.pixels) // 2 + 1 if isa.by_element else 1
+    return isa.registers - pixels * tile.vectors - tile.vectors * isa.pixels - data
 
 
 def most_pixels(vectors: int, isa: Isa) -> int:
     """Return the most pixels of a tile of so many vectors that fits the registers."""
-    of_pixel = vectors + isa.by_element
-    return (spare_registers(Blocking(1, vectors), isa) + of_pixel) // of_pixel
+    fitting = (
+        p for p in range(isa.registers, 0, -1) if spare_registers(Blocking(p, vectors), isa) >= 0
+    )
+    return next(fitting, 0)
 
 
 def _tile_cycles(pixels: int, vectors: int, isa: Isa) -> float:
     """Estimate cycles for one input channel: two multiply-adds or loads each, plus latency."""
+    pixels = ceil(pixels / isa.pixels) * isa.pixels
     work = max(pixels * vectors, _IN_FLIGHT) / 2
-    loads = (pixels / (isa.lanes if isa.by_element else 1) + vectors) / 2
+    loads = (pixels / (isa.lanes if isa.by_element else 1) + vectors * isa.pixels) / 2
     return max(work, 1.1 * loads) + 0.1 * loads + 0.5
 
 

@@ -22,8 +22,10 @@ from runtime_ext.kernels.code import (
     equal,
     integer,
     is_number,
+    lanes_of,
     load,
     low_lanes,
+    shuffle,
     widths,
 )
 from runtime_ext.kernels.cut import USUAL_TILES, ChannelPart, channel_parts, largest_divisor
@@ -129,6 +131,20 @@ class Channels:
     part: ChannelPart
     first: Index
     count: int
+
+
+#: A lane of a vector, or a number and zero.
+Word = tuple[Any, int]
+
+
+def spread(words: Sequence[Word], lanes: int) -> Any:
+    """Return a vector of words one after another, repeated."""
+    vectors = [vector for vector, _ in words]
+    size = lanes_of(vectors[0])
+    if size == len(words) == 1:
+        return broadcast(vectors[0], lanes)
+    places = [n * size + lane for n, (_, lane) in enumerate(words)]
+    return shuffle(vectors, places * (lanes // len(words)))
 
 
 class ContractionWriter:
@@ -341,25 +357,29 @@ class ContractionWriter:
 
     def words_of(
         self, pixels: list[int], source: Any, first: Index, count: int
-    ) -> Iterator[tuple[Index, Callable[[int], Any]]]:
-        """Yield the numbers of consecutive words of pixels, and functions that read a pixel's.
+    ) -> Iterator[tuple[Index, Callable[[int], Word]]]:
+        """Yield the numbers of consecutive words of pixels, and functions that return a pixel's.
 
         Where instructions take an element of a vector, vectors of words are loaded.
         """
         # With one channel a step goes to the next column, if there is one.
         step = self.spec.data.strides[2 if self.spec.channels == 1 else 3]
-        together = self.isa.lanes if self.isa.by_element and self._follow(step) else count + 1
+        together = self._words_of_vector() if self._follow(step) else 1
         at = 0
-        while at + together <= count:
+        while 1 < together <= count - at:
             vectors = {
                 p: self._read(self._of_pixel(source, p) + (first + at) * step, together)
                 for p in pixels
             }
             for n in range(together):
-                yield first + (at + n), lambda p, n=n, of=vectors: tirx.Shuffle([of[p]], [n])
+                yield first + (at + n), lambda p, n=n, of=vectors: (of[p], n)
             at += together
         for ci in (first + n for n in range(at, count)):
-            yield ci, lambda p, ci=ci: self._read(self._of_pixel(source, p) + ci * step, 1)
+            yield ci, lambda p, ci=ci: (self._read(self._of_pixel(source, p) + ci * step, 1), 0)
+
+    def _words_of_vector(self) -> int:
+        """Return the words that are loaded together where they follow one another."""
+        return self.isa.lanes if self.isa.by_element else 1
 
     def _follow(self, step: Index) -> bool:
         """Return whether words that are ``step`` elements apart follow one another."""
@@ -376,7 +396,7 @@ class ContractionWriter:
         self,
         ci: Index,
         pixels: list[int],
-        word_of: Callable[[int], Any],
+        word_of: Callable[[int], Word],
         weights: Index,
         accumulators: list[Any],
     ) -> None:
@@ -393,14 +413,14 @@ class ContractionWriter:
     def add_products(
         self,
         pixels: list[int],
-        word_of: Callable[[int], Any],
+        word_of: Callable[[int], Word],
         row: Sequence[Any],
         accumulators: list[Any],
     ) -> None:
         """Write products of a row of weight vectors with each pixel's broadcast value."""
         code, lanes = self.code, self.isa.lanes
         for p in pixels:
-            value = code.bind("x", broadcast(word_of(p), lanes))
+            value = code.bind("x", spread([word_of(p)], lanes))
             for acc, weights in zip(accumulators[p * len(row) :], row, strict=False):
                 code.store(acc, 0, load(acc, 0, lanes) + value * weights, lanes)
 
@@ -424,7 +444,8 @@ class ContractionWriter:
 
     def step(self, words: int, limit: int) -> int:
         """Return the words of a step of at most ``limit``: whole vectors where these are loaded."""
-        lanes = self.isa.lanes if self.isa.by_element and words >= self.isa.lanes else 1
+        lanes = self._words_of_vector()
+        lanes = lanes if words >= lanes else 1
         return largest_divisor(words // lanes, max(1, limit // lanes)) * lanes
 
     def _store(self, place: Place, x0: Index, run: TileRun, accumulators: list[Any]) -> None:

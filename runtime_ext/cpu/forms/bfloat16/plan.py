@@ -41,7 +41,8 @@ def by_bfloat16(
         return [*before, pairs.beside(MatrixContraction(pairs.spec, None), pairs.places)]
     products = space.isa.products.get(FORM)
     if products is not None and (spec.groups == 1 or spec.channels % products.channels == 0):
-        before, packs = in_packs(kernel, space, replace(BFLOAT16, channels=products.channels))
+        pack = replace(BFLOAT16, channels=products.channels)
+        before, packs = in_packs(kernel, space.of_products(products), pack)
         return [*before, packs.beside(Bfloat16Contraction(packs.spec, rounded=True), packs.places)]
     whole = merge_rows(spec)
     whole = replace(whole, parts=all_parts(whole))

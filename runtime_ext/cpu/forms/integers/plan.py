@@ -50,6 +50,7 @@ def by_integers(
     if factors is None:
         return None
     products = space.isa.products[name]
+    space = space.of_products(products)
     if name != BYTES:
         pack = replace(INT16, channels=products.channels)
         if spec.groups > 1 and spec.channels % pack.channels:

@@ -8,11 +8,19 @@ from typing import Any
 import tvm
 from tvm import tirx
 
-from runtime_ext.cpu.kernels.contraction import ContractionWriter
+from runtime_ext.cpu.kernels.contraction import ContractionWriter, Word, spread
 from runtime_ext.cpu.kernels.open_contraction import OpenMatrixWriter
 from runtime_ext.cpu.kernels.open_convolution import OpenRowsWriter
 from runtime_ext.isa.isa import Products
-from runtime_ext.kernels.code import Index, broadcast, is_number, load, shuffle, vector_type
+from runtime_ext.kernels.code import (
+    Index,
+    broadcast,
+    is_number,
+    lanes_of,
+    load,
+    shuffle,
+    vector_type,
+)
 
 
 class PackWriter(ContractionWriter):
@@ -52,8 +60,7 @@ class PackWriter(ContractionWriter):
             if self.starts is not None:
                 register = block * self._registers + number % self._registers
                 first = load(self.starts, register * shares, shares)
-                if shares < lanes:
-                    first = shuffle([first], [*range(shares)] * self.products.pixels)
+                first = shuffle([first] * self.products.pixels, range(lanes))
             code.store(total, 0, first, lanes)
         return sums
 
@@ -82,6 +89,9 @@ class PackWriter(ContractionWriter):
             code.store(result, 0, value, lanes)
         return results
 
+    def _words_of_vector(self) -> int:
+        return self._shares if self.isa.by_element else 1
+
     def _follow(self, step: Index) -> bool:
         return is_number(step, self.products.channels)
 
@@ -96,7 +106,7 @@ class PackWriter(ContractionWriter):
         self,
         ci: Index,
         pixels: list[int],
-        word_of: Callable[[int], Any],
+        word_of: Callable[[int], Word],
         weights: Index,
         accumulators: list[Any],
     ) -> None:
@@ -116,8 +126,10 @@ class PackWriter(ContractionWriter):
             of = range(begin // registers * together, begin // registers * together + together)
             if not set(of) & set(pixels):
                 continue
-            words = [word_of(p) if p in pixels else tirx.const(0, self._word()) for p in of]
-            value = broadcast(words[0], lanes) if together == 1 else shuffle(words, range(together))
+            words = {p: word_of(p) for p in of if p in pixels}
+            size = lanes_of(next(iter(words.values()))[0])
+            zero = broadcast(tirx.const(0, self._word()), size), 0
+            value = spread([words.get(p, zero) for p in of], shares)
             for acc, vector in zip(accumulators[begin:], row, strict=False):
                 total = load(acc, 0, lanes)
                 total = tirx.call_pure_extern(type_of_sums, "multiply_packs", total, value, vector)
