@@ -71,6 +71,12 @@ class Isa:
     #: The type of indices. LLVM finds the pointers that advance in a loop among those of 64 bits,
     #: and else adds up each address that an instruction has no room for.
     index: str = "int32"
+
+    @property
+    def words(self) -> int:
+        """The float32 values that are loaded together where each multiplies vectors."""
+        return self.lanes if self.by_element else 1
+
     #: Has an instruction that rounds float32 to bfloat16.
     rounds: bool = False
     #: Instructions that estimate the reciprocals of float32, by how many at once.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from runtime_ext.cpu.forms.form import Form
 from runtime_ext.cpu.kernels.blocking import UNROLLED
-from runtime_ext.cpu.kernels.contraction import ContractionWriter, Word, plan_tiles
+from runtime_ext.cpu.kernels.contraction import ContractionWriter, plan_tiles
 from runtime_ext.cpu.kernels.tile_code import TileCode
+from runtime_ext.cpu.kernels.words import WordOf
 from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.spec import Contraction, PhysicalShape
@@ -36,7 +37,7 @@ class BackwardContraction:
 class _Writer(ContractionWriter):
     def words_of(
         self, pixels: list[int], source: Any, first: Any, count: int
-    ) -> Iterator[tuple[Any, Callable[[int], Word]]]:
+    ) -> Iterator[tuple[Any, WordOf]]:
         last = self.spec.channels - count
         return super().words_of(pixels, source, last - first, count)
 

@@ -309,7 +309,7 @@ def test_products_of_pairs_are_one_instruction(target: dict[str, Any], tmp_path:
     """Few machines have it: what is compiled for it is looked at on any."""
     code = assembly(target, conv((1, 16, 9, 16), 32, pad=1), NHWC, tmp_path)
     assert re.search(r"vdpbf16ps\s.*zmm", code)
-    assert "multiply_pairs" not in code, "it is written out"
+    assert "multiply_packs" not in code, "it is written out"
     assert "vfmadd" not in code
 
 

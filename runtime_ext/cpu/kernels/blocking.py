@@ -112,9 +112,10 @@ def row_cycles(
 ) -> dict[Blocking, float]:
     """Estimate the cycles of a row of pixels for each register tile that fits the registers.
 
-    Registers hold the tile's sums, a row of weights and one input, or a vector of each pixel. For a
-    single pixel, cycles are the vectors of weights that are read. ``tiles_of`` returns how many tiles of which size a row
-    of a width has, by default as many as possible of the given size and a smaller one.
+    Registers hold the tile's sums, a row of weights and one input, or a vector of each pixel. For
+    a single pixel, cycles are the vectors of weights that are read. ``tiles_of`` returns how many
+    tiles of which size a row of a width has, by default as many as possible of the given size and
+    a smaller one.
     """
     width = spec.window.output[1]
     if width == 1:

@@ -14,21 +14,19 @@ from runtime_ext.cpu.kernels.blocking import UNROLLED
 from runtime_ext.cpu.kernels.passes import Fetch, Passes
 from runtime_ext.cpu.kernels.rows import TileRun, column, kernel_rows, row_runs
 from runtime_ext.cpu.kernels.tile_code import TileCode, regions
+from runtime_ext.cpu.kernels.words import WordOf, consecutive, spread, step_of
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import (
     Index,
-    broadcast,
     constant,
     equal,
     integer,
     is_number,
-    lanes_of,
     load,
     low_lanes,
-    shuffle,
     widths,
 )
-from runtime_ext.kernels.cut import USUAL_TILES, ChannelPart, channel_parts, largest_divisor
+from runtime_ext.kernels.cut import USUAL_TILES, ChannelPart, channel_parts
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.statements import Store, activate, divide, store_vectors
 
@@ -131,20 +129,6 @@ class Channels:
     part: ChannelPart
     first: Index
     count: int
-
-
-#: A lane of a vector, or a number and zero.
-Word = tuple[Any, int]
-
-
-def spread(words: Sequence[Word], lanes: int) -> Any:
-    """Return a vector of words one after another, repeated."""
-    vectors = [vector for vector, _ in words]
-    size = lanes_of(vectors[0])
-    if size == len(words) == 1:
-        return broadcast(vectors[0], lanes)
-    places = [n * size + lane for n, (_, lane) in enumerate(words)]
-    return shuffle(vectors, places * (lanes // len(words)))
 
 
 class ContractionWriter:
@@ -357,29 +341,20 @@ class ContractionWriter:
 
     def words_of(
         self, pixels: list[int], source: Any, first: Index, count: int
-    ) -> Iterator[tuple[Index, Callable[[int], Word]]]:
-        """Yield the numbers of consecutive words of pixels, and functions that return a pixel's.
-
-        Where instructions take an element of a vector, vectors of words are loaded.
-        """
+    ) -> Iterator[tuple[Index, WordOf]]:
+        """Yield the numbers of consecutive words of pixels, and functions that return a pixel's."""
         # With one channel a step goes to the next column, if there is one.
         step = self.spec.data.strides[2 if self.spec.channels == 1 else 3]
+
+        def read(pixel: int, word: Index, words: int) -> Any:
+            return self._read(self._of_pixel(source, pixel) + word * step, words)
+
         together = self._words_of_vector() if self._follow(step) else 1
-        at = 0
-        while 1 < together <= count - at:
-            vectors = {
-                p: self._read(self._of_pixel(source, p) + (first + at) * step, together)
-                for p in pixels
-            }
-            for n in range(together):
-                yield first + (at + n), lambda p, n=n, of=vectors: (of[p], n)
-            at += together
-        for ci in (first + n for n in range(at, count)):
-            yield ci, lambda p, ci=ci: (self._read(self._of_pixel(source, p) + ci * step, 1), 0)
+        return consecutive(pixels, first, count, together, read)
 
     def _words_of_vector(self) -> int:
         """Return the words that are loaded together where they follow one another."""
-        return self.isa.lanes if self.isa.by_element else 1
+        return self.isa.words
 
     def _follow(self, step: Index) -> bool:
         """Return whether words that are ``step`` elements apart follow one another."""
@@ -396,7 +371,7 @@ class ContractionWriter:
         self,
         ci: Index,
         pixels: list[int],
-        word_of: Callable[[int], Word],
+        word_of: WordOf,
         weights: Index,
         accumulators: list[Any],
     ) -> None:
@@ -413,7 +388,7 @@ class ContractionWriter:
     def add_products(
         self,
         pixels: list[int],
-        word_of: Callable[[int], Word],
+        word_of: WordOf,
         row: Sequence[Any],
         accumulators: list[Any],
     ) -> None:
@@ -439,14 +414,8 @@ class ContractionWriter:
         if self.spec.blocking.unroll is not None:
             return self.spec.blocking.unroll
         limit = max(1, 32 // accumulators, min(_MOST_UNROLLED, 128 // accumulators))
-        unroll = self.step(words, limit)
+        unroll = step_of(words, limit, self._words_of_vector())
         return 1 if unroll == 2 and accumulators > _ROOM else unroll
-
-    def step(self, words: int, limit: int) -> int:
-        """Return the words of a step of at most ``limit``: whole vectors where these are loaded."""
-        lanes = self._words_of_vector()
-        lanes = lanes if words >= lanes else 1
-        return largest_divisor(words // lanes, max(1, limit // lanes)) * lanes
 
     def _store(self, place: Place, x0: Index, run: TileRun, accumulators: list[Any]) -> None:
         """Apply the epilogue to the accumulators, part by part; the last block may be shorter."""

@@ -12,8 +12,8 @@ from typing import Any
 from tvm import tirx
 
 from runtime_ext.cpu.forms.bfloat16.spec import Bfloat16Contraction
-from runtime_ext.cpu.kernels.contraction import ContractionWriter, plan_tiles
 from runtime_ext.cpu.forms.packs.writer import PackWriter
+from runtime_ext.cpu.kernels.contraction import ContractionWriter, plan_tiles
 from runtime_ext.cpu.kernels.passes import Fetch
 from runtime_ext.cpu.kernels.rows import TileRun
 from runtime_ext.cpu.kernels.tile_code import TileCode

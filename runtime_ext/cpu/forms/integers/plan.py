@@ -39,8 +39,9 @@ def by_integers(
 
     Return None if data or weights are not known to be small integers. ``kernel`` is not cut yet;
     the unit's storages gain the narrow data. ``bounds`` has the range of each parameter's integers.
-    Data of 8 bits are shifted to be unsigned, and where instructions multiply signed ones less 128;
-    to correct ``(x + shift) * w``, sums begin with ``-shift * w``. ``matrices`` cuts for a processor that multiplies matrices of bytes.
+    Data of 8 bits are shifted to be unsigned, and multiplied less 128 where instructions take
+    signed ones; to correct ``(x + shift) * w``, sums begin with ``-shift * w``. ``matrices`` cuts
+    for a processor that multiplies matrices of bytes.
     """
     spec = kernel.spec
     if not spec.has_known_channels:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import tvm
 from tvm import tirx
 
-from runtime_ext.cpu.kernels.contraction import ContractionWriter, Word, spread
+from runtime_ext.cpu.kernels.contraction import ContractionWriter
 from runtime_ext.cpu.kernels.open_contraction import OpenMatrixWriter
 from runtime_ext.cpu.kernels.open_convolution import OpenRowsWriter
+from runtime_ext.cpu.kernels.words import WordOf, spread
 from runtime_ext.isa.isa import Products
 from runtime_ext.kernels.code import (
     Index,
@@ -90,7 +90,7 @@ class PackWriter(ContractionWriter):
         return results
 
     def _words_of_vector(self) -> int:
-        return self._shares if self.isa.by_element else 1
+        return min(self._shares, self.isa.words)
 
     def _follow(self, step: Index) -> bool:
         return is_number(step, self.products.channels)
@@ -106,7 +106,7 @@ class PackWriter(ContractionWriter):
         self,
         ci: Index,
         pixels: list[int],
-        word_of: Callable[[int], Word],
+        word_of: WordOf,
         weights: Index,
         accumulators: list[Any],
     ) -> None:
