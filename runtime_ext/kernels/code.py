@@ -434,7 +434,7 @@ def first_lanes(count: Index, lanes: int) -> Any:
 
 def shuffle(vectors: Sequence[Any], places: Sequence[int]) -> Any:
     """Return the elements at these places of the concatenated vectors."""
-    if len(places) == 1:
+    if len(places) == lanes_of(vectors[0]) == 1:
         return vectors[places[0]]
     return tirx.Shuffle(list(vectors), [integer(place) for place in places])
 
