@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -21,9 +22,10 @@ from runtime_ext.units.integers import Bounds
 from runtime_ext.units.placed import Placed
 from runtime_ext.units.values import Storage
 from tests.kernels.emulated_instructions import multiply_fours
-from tests.kernels.kernel_harness import AVX2
+from tests.kernels.kernel_harness import AVX2, LEVEL
 from tests.kernels.open_kernels import TARGETS, OpenKernel, nothing, rng
 from tests.kernels.test_open_images import RELU, WINDOWS, B, Filter, H, W, convolution, convolved
+from tvm_ios.program.bfloat16 import FORM
 from tvm_ios.program.program import Role
 from tvm_ios.shapes.extent import at_values, evaluate, unequal_if_undecided
 
@@ -34,10 +36,12 @@ DENSE = Filter((1, 1), pads=(0, 0, 0, 0))
 
 def _instructions() -> dict[str, tuple[Mapping[str, Any], Isa, str]]:
     """Return by name a target, its instructions, and the type of what they multiply."""
-    found: dict[str, tuple[Mapping[str, Any], Isa, str]] = {
-        f"int16 {name}": (target, isa_of(tvm.target.Target(dict(target))), "int16")
-        for name, target in TARGETS.items()
-    }
+    found: dict[str, tuple[Mapping[str, Any], Isa, str]] = {}
+    for name, target in TARGETS.items():
+        isa = isa_of(tvm.target.Target(dict(target)))
+        found |= {f"{kind} {name}": (target, isa, kind) for kind in isa.products if kind != FORM}
+    if LEVEL in os.environ:
+        return found
     products = {**isa_of(tvm.target.Target(AVX2)).products, BYTES: Products(multiply_fours(8), 4)}
     found["int8 emulated"] = (AVX2, Isa(8, 16, products=products), BYTES)
     host = this_machine.host_target(2, forms=[BYTES])
