@@ -92,6 +92,9 @@ class Code:
         """Give an index or a vector a name, so that it is computed once; an int needs none."""
         if isinstance(value, int):
             return value
+        if isinstance(value, tirx.IntImm):
+            # What TVM computed of ints has 32 bits, whatever the type of indices.
+            return int(value)
         var = tirx.Var(name, value.ty)
         self.append(tirx.Bind(var, value))
         return var

@@ -137,6 +137,9 @@ class ContractionWriter:
     ``stored_shift`` is added to the offsets at which results are stored.
     """
 
+    #: The elements of a word of the data.
+    elements = 1
+
     def __init__(
         self, spec: Contraction, plan: TilePlan, isa: Isa, code: TileCode, stored_shift: Index = 0
     ) -> None:
@@ -282,7 +285,8 @@ class ContractionWriter:
         is_one = window.kernel[1] >= _LONG_ROW or self._short_row() > 0
         if not is_one or spec.groups > 1 or window.dilations[1] != 1:
             return 0
-        is_one_run = is_number(sw, spec.channels) and (spec.channels == 1 or is_number(sc, 1))
+        is_one_run = is_number(sw, spec.channels * self.elements)
+        is_one_run = is_one_run and (spec.channels == 1 or is_number(sc, self.elements))
         if not is_one_run or len(run.valid) < run.pixels * window.kernel[1]:
             return 0
         return window.kernel[1] * spec.channels
@@ -349,16 +353,12 @@ class ContractionWriter:
         def read(pixel: int, word: Index, words: int) -> Any:
             return self._read(self._of_pixel(source, pixel) + word * step, words)
 
-        together = self._words_of_vector() if self._follow(step) else 1
+        together = self._words_of_vector() if is_number(step, self.elements) else 1
         return consecutive(pixels, first, count, together, read)
 
     def _words_of_vector(self) -> int:
         """Return the words that are loaded together where they follow one another."""
         return self.isa.words
-
-    def _follow(self, step: Index) -> bool:
-        """Return whether words that are ``step`` elements apart follow one another."""
-        return is_number(step, 1)
 
     def _read(self, at: Index, words: int) -> Any:
         """Return consecutive words of the data, after the prologue."""

@@ -15,7 +15,6 @@ from runtime_ext.isa.isa import Products
 from runtime_ext.kernels.code import (
     Index,
     broadcast,
-    is_number,
     lanes_of,
     load,
     shuffle,
@@ -34,6 +33,11 @@ class PackWriter(ContractionWriter):
     sums = "float32"
     #: The buffer of what the sums begin with; None for zeros.
     starts: Any = None
+
+    @property
+    def elements(self) -> int:
+        """The channels of a pack."""
+        return self.products.channels
 
     @property
     def _shares(self) -> int:
@@ -92,11 +96,8 @@ class PackWriter(ContractionWriter):
     def _words_of_vector(self) -> int:
         return min(self._shares, self.isa.words)
 
-    def _follow(self, step: Index) -> bool:
-        return is_number(step, self.products.channels)
-
     def _read(self, at: Index, words: int) -> Any:
-        data, count = self.buffers[self.spec.data.buffer], words * self.products.channels
+        data, count = self.buffers[self.spec.data.buffer], words * self.elements
         value = load(data, at, count)
         if self.products.signed:
             value = tirx.bitwise_xor(value, broadcast(tirx.IntImm("uint8", 0x80), count))
