@@ -51,7 +51,7 @@ class PackWriter(ContractionWriter):
 
     def _word(self, count: int = 1) -> str:
         data = self.buffers[self.spec.data.buffer]
-        bits = tvm.DataType(str(data.ty.dtype)).bits * self.products.channels
+        bits = tvm.DataType(str(data.ty.dtype)).bits * self.elements
         return vector_type(f"int{bits}", count)
 
     def first_sums(self, block: Index, pixels: int) -> list[Any]:
@@ -70,12 +70,8 @@ class PackWriter(ContractionWriter):
 
     def in_floats(self, sums: list[Any], pixels: int) -> list[Any]:
         """Return the buffers of the sums of pixels in float32, each register of one pixel."""
-        code, lanes, shares, together = (
-            self.code,
-            self.isa.lanes,
-            self._shares,
-            self.products.pixels,
-        )
+        code, lanes = self.code, self.isa.lanes
+        shares, together = self._shares, self.products.pixels
         if self.sums == "float32" and together == 1:
             return sums
         vectors = self.spec.blocking.vectors
@@ -112,28 +108,24 @@ class PackWriter(ContractionWriter):
         accumulators: list[Any],
     ) -> None:
         """Write one pack of input channels: packs of weights times the packs of pixels."""
-        code, lanes, channels = self.code, self.isa.lanes, self.products.channels
+        code, lanes = self.code, self.isa.lanes
         together, shares, registers = self.products.pixels, self._shares, self._registers
         weight, type_of_sums = self.buffers[self.spec.weight], vector_type(self.sums, lanes)
         first = weights + ci * (registers * shares)
-        row = [
-            tirx.reinterpret(
-                self._word(shares),
-                load(weight, (first + n * shares) * channels, shares * channels),
-            )
-            for n in range(registers)
-        ]
+        size = shares * self.elements
+        packs = [load(weight, first * self.elements + n * size, size) for n in range(registers)]
+        row = [tirx.reinterpret(self._word(shares), pack) for pack in packs]
         for begin in range(0, len(accumulators), registers):
-            of = range(begin // registers * together, begin // registers * together + together)
-            if not set(of) & set(pixels):
-                continue
+            of = [begin // registers * together + n for n in range(together)]
             words = {p: word_of(p) for p in of if p in pixels}
-            size = lanes_of(next(iter(words.values()))[0])
-            zero = broadcast(tirx.const(0, self._word()), size), 0
+            if not words:
+                continue
+            (vector, _), *_ = words.values()
+            zero = broadcast(tirx.const(0, self._word()), lanes_of(vector)), 0
             value = spread([words.get(p, zero) for p in of], shares)
-            for acc, vector in zip(accumulators[begin:], row, strict=False):
+            for acc, pack in zip(accumulators[begin:], row, strict=False):
                 total = load(acc, 0, lanes)
-                total = tirx.call_pure_extern(type_of_sums, "multiply_packs", total, value, vector)
+                total = tirx.call_pure_extern(type_of_sums, "multiply_packs", total, value, pack)
                 code.store(acc, 0, total, lanes)
 
 
