@@ -44,15 +44,7 @@ NEON = Isa(
     near_bytes=26 * 1024,
     block_bytes=320 * 1024,
 )
-_SUMS, _BYTES = "<4 x i32>", "<16 x i8>"
-#: Products of packs: the types in them, the feature that has them, the instructions; of several
-#: for a type the last. Those of matrices take the packs of two pixels, in twice as many channels.
-_PRODUCTS = [
-    (
-        "int16",
-        "neon",
-        Products(
-            """
+_SMLAL = """
 define <4 x i32> @multiply_packs(<4 x i32> %sum, <4 x i16> %data, <4 x i16> %weights) {
   %x = sext <4 x i16> %data to <4 x i32>
   %y = sext <4 x i16> %weights to <4 x i32>
@@ -60,39 +52,21 @@ define <4 x i32> @multiply_packs(<4 x i32> %sum, <4 x i16> %data, <4 x i16> %wei
   %r = add <4 x i32> %sum, %products
   ret <4 x i32> %r
 }
-""",
-            1,
-        ),
-    ),
-    (
-        BYTES,
-        "dotprod",
-        Products(
-            multiply_packs(_SUMS, _SUMS, _BYTES, "aarch64.neon.sdot.v4i32.v16i8", "%y %x"),
-            4,
-            signed=True,
-        ),
-    ),
-    (
-        BYTES,
-        "i8mm",
-        Products(
-            multiply_packs(_SUMS, "<2 x i64>", _BYTES, "aarch64.neon.usmmla.v4i32.v16i8", "%x %y"),
-            8,
-            pixels=2,
-        ),
-    ),
-    (
-        FORM,
-        "bf16",
-        Products(
-            multiply_packs(
-                "<4 x float>", "<2 x i64>", "<8 x bfloat>", "aarch64.neon.bfmmla", "%x %y"
-            ),
-            4,
-            pixels=2,
-        ),
-    ),
+"""
+_SDOT = multiply_packs(
+    "<4 x i32>", "<4 x i32>", "<16 x i8>", "aarch64.neon.sdot.v4i32.v16i8", "%y %x"
+)
+_USMMLA = multiply_packs(
+    "<4 x i32>", "<2 x i64>", "<16 x i8>", "aarch64.neon.usmmla.v4i32.v16i8", "%x %y"
+)
+_BFMMLA = multiply_packs("<4 x float>", "<2 x i64>", "<8 x bfloat>", "aarch64.neon.bfmmla", "%x %y")
+#: Products of packs: the types in them, the feature that has them, the instructions; of several
+#: for a type the last.
+_PRODUCTS = [
+    ("int16", "neon", Products(_SMLAL, 1)),
+    (BYTES, "dotprod", Products(_SDOT, 4, signed=True)),
+    (BYTES, "i8mm", Products(_USMMLA, 8, pixels=2)),
+    (FORM, "bf16", Products(_BFMMLA, 4, pixels=2)),
 ]
 
 
