@@ -72,11 +72,6 @@ class Isa:
     #: and else adds up each address that an instruction has no room for.
     index: str = "int32"
 
-    @property
-    def words(self) -> int:
-        """The float32 values that are loaded together where each multiplies vectors."""
-        return self.lanes if self.by_element else 1
-
     #: Has an instruction that rounds float32 to bfloat16.
     rounds: bool = False
     #: Instructions that estimate the reciprocals of float32, by how many at once.
@@ -99,6 +94,11 @@ class Isa:
     near_bytes: int = 40 * 1024
     #: The same of a second-level cache, by default one of 1 MiB.
     block_bytes: int = 640 * 1024
+
+    @property
+    def words(self) -> int:
+        """The float32 values that are loaded together where each multiplies vectors."""
+        return self.lanes if self.by_element else 1
 
 
 @dataclass(frozen=True)
