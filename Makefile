@@ -51,12 +51,16 @@ test-packaged: packaged
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow" tests/models/test_packaged_networks.py
 
 # Kernels and programs for 64-bit Arm, emulated: g++-aarch64-linux-gnu and qemu-user of Debian are
-# needed. Products of integers are for x86 alone.
+# needed. The extensions are for products of integers and of bfloat16.
+ON_ARM := $(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow"
+PACKS := tests/cpu/test_integer_contraction.py tests/cpu/test_bfloat16.py tests/cpu/test_encoded_tensors.py \
+  tests/kernels/test_open_integers.py
 test-arm: $(STAMP)
 	$(MAKE) -f tests/arm/Makefile PYTHON=$(BIN)/python
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow" tests/arm
-	TVM_IOS_TEST_LEVEL=armv8-a $(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow" -k "not int16" \
-	  --ignore tests/cpu/test_integer_contraction.py tests/cpu tests/kernels
+	$(ON_ARM) tests/arm
+	TVM_IOS_TEST_LEVEL=armv8-a $(ON_ARM) tests/cpu tests/kernels
+	TVM_IOS_TEST_LEVEL=armv8-a+dotprod $(ON_ARM) $(PACKS)
+	TVM_IOS_TEST_LEVEL=armv8-a+i8mm+bf16 $(ON_ARM) $(PACKS)
 
 # What slow tests look at pages and traces with: axe-core, and Perfetto's trace processor.
 TOOLS := build/page-tools

@@ -13,7 +13,7 @@ from tvm import s_tir
 
 from runtime_ext.cpu.kernels.blocking import UNROLLED, choose_blocking, most_pixels, spare_registers
 from runtime_ext.cpu.kernels.contraction import plan_tiles
-from runtime_ext.isa.isa import Isa
+from runtime_ext.isa.isa import Isa, Products
 from runtime_ext.kernels.cut import Blocking
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.tuning_log.space import Notes, note
@@ -47,6 +47,10 @@ class VectorSpace:
     """A search space of blockings; see :class:`runtime_ext.tuning_log.space.Space`."""
 
     isa: Isa
+
+    def of_products(self, products: Products) -> VectorSpace:
+        """Return the space of contractions by instructions that multiply packs."""
+        return VectorSpace(replace(self.isa, pixels=products.pixels))
 
     def blocking(self, spec: Contraction) -> Blocking:
         """Choose the blocking of a contraction by rules of thumb."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from itertools import combinations
 
-from runtime_ext.isa.isa import Isa, Level
+from runtime_ext.isa.isa import BYTES, Isa, Level, Products, multiply_packs
+from tvm_ios.program.bfloat16 import FORM
 
 #: The machine, as uname calls it.
 AARCH64 = "aarch64"
@@ -35,11 +37,43 @@ NEON = Isa(
     lanes=4,
     registers=32,
     fuses=True,
+    by_element=True,
+    index="int64",
     multiply_adds=(1.0, 2.0, 4.0),
     weight_cycles=1.0,
     near_bytes=26 * 1024,
     block_bytes=320 * 1024,
 )
+_SMLAL = """
+define <4 x i32> @multiply_packs(<4 x i32> %sum, <4 x i16> %data, <4 x i16> %weights) {
+  %x = sext <4 x i16> %data to <4 x i32>
+  %y = sext <4 x i16> %weights to <4 x i32>
+  %products = mul nsw <4 x i32> %y, %x
+  %r = add <4 x i32> %sum, %products
+  ret <4 x i32> %r
+}
+"""
+_SDOT = multiply_packs(
+    "<4 x i32>", "<4 x i32>", "<16 x i8>", "aarch64.neon.sdot.v4i32.v16i8", "%y %x"
+)
+_USMMLA = multiply_packs(
+    "<4 x i32>", "<2 x i64>", "<16 x i8>", "aarch64.neon.usmmla.v4i32.v16i8", "%x %y"
+)
+_BFMMLA = multiply_packs("<4 x float>", "<2 x i64>", "<8 x bfloat>", "aarch64.neon.bfmmla", "%x %y")
+#: Products of packs: the types in them, the feature that has them, the instructions; of several
+#: for a type the last.
+_PRODUCTS = [
+    ("int16", "neon", Products(_SMLAL, 1)),
+    (BYTES, "dotprod", Products(_SDOT, 4, signed=True)),
+    (BYTES, "i8mm", Products(_USMMLA, 8, pixels=2)),
+    (FORM, "bf16", Products(_BFMMLA, 4, pixels=2)),
+]
+
+
+def isa_with(has: Callable[[str], bool]) -> Isa:
+    """Return the instruction set of a target, of which ``has`` says whether it has a feature."""
+    products = {kind: code for kind, feature, code in _PRODUCTS if has(feature)}
+    return replace(NEON, rounds=has("bf16"), products=products)
 
 
 def level_named(name: str) -> Level:

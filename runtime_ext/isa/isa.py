@@ -10,6 +10,40 @@ from typing import Any, NamedTuple
 BYTES = "int8"
 
 
+class Products(NamedTuple):
+    """Instructions that multiply packs of channels and add up the products of each.
+
+    ``code`` is LLVM IR of ``multiply_packs(sums, data, weights)``, of three registers: packs of a
+    pixel repeated, or of several pixels one after another, times those of as many output channels
+    as fill a register; the sums are of each pixel with each of these.
+    """
+
+    code: str
+    #: Channels of a pack.
+    channels: int
+    #: Pixels whose packs an instruction multiplies.
+    pixels: int = 1
+    #: Whether data in bytes are signed; unsigned ones are multiplied less 128 then.
+    signed: bool = False
+
+
+def multiply_packs(sums: str, words: str, numbers: str, instruction: str, operands: str) -> str:
+    """Return the code of products by one instruction, named as in LLVM, for its types.
+
+    ``operands`` are ``%x`` for data and ``%y`` for weights, in its order.
+    """
+    typed = f"{sums} %sum, " + ", ".join(f"{numbers} {name}" for name in operands.split())
+    return f"""
+declare {sums} @llvm.{instruction}({sums}, {numbers}, {numbers})
+define {sums} @multiply_packs({sums} %sum, {words} %data, {words} %weights) {{
+  %x = bitcast {words} %data to {numbers}
+  %y = bitcast {words} %weights to {numbers}
+  %r = call {sums} @llvm.{instruction}({typed})
+  ret {sums} %r
+}}
+"""
+
+
 class Estimate(NamedTuple):
     """An instruction that estimates reciprocals to 11 bits or more, by LLVM's name.
 
@@ -30,15 +64,21 @@ class Isa:
     registers: int
     #: Has an instruction that adds a product to a number, and rounds the sum once (FMA).
     fuses: bool = False
+    #: Multiplies a vector by one element of another, so that elements are loaded together.
+    by_element: bool = False
+    #: Pixels that share a register of sums, in contractions whose instructions multiply matrices.
+    pixels: int = 1
+    #: The type of indices. LLVM finds the pointers that advance in a loop among those of 64 bits,
+    #: and else adds up each address that an instruction has no room for.
+    index: str = "int32"
+
     #: Has an instruction that rounds float32 to bfloat16.
     rounds: bool = False
     #: Instructions that estimate the reciprocals of float32, by how many at once.
     reciprocals: Mapping[int, Estimate] = field(default_factory=dict[int, Estimate])
-    #: Instructions that add up the products of packs of 32 bits, by the type in the packs. Of
-    #: ``int16`` LLVM's name of one that gives the sum of each pair. Of ``int8`` (four unsigned by
-    #: signed) and ``bfloat16`` LLVM IR of a function that adds these to sums: ``multiply_fours``
-    #: and ``multiply_pairs``.
-    products: Mapping[str, str] = field(default_factory=dict[str, str])
+    #: Instructions that multiply packs of channels, by the type in these: ``int16``, ``int8``,
+    #: whose data are unsigned bytes and weights signed ones, and ``bfloat16``.
+    products: Mapping[str, Products] = field(default_factory=dict[str, Products])
     #: LLVM's names of instructions that multiply whole matrices, by the type in them: ``bfloat16``,
     #: and ``int8``, unsigned by signed.
     matrices: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -54,6 +94,11 @@ class Isa:
     near_bytes: int = 40 * 1024
     #: The same of a second-level cache, by default one of 1 MiB.
     block_bytes: int = 640 * 1024
+
+    @property
+    def words(self) -> int:
+        """The float32 values that are loaded together where each multiplies vectors."""
+        return self.lanes if self.by_element else 1
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ def isa_of(target: Any) -> Isa:
             'use {"kind": "llvm", "mcpu": ...}'
         )
     has = partial(target_has_features, target=target)
-    return arm.NEON if has("neon") else x86.isa_with(has)
+    return (arm if has("neon") else x86).isa_with(has)
 
 
 def cpu_of(target: Any) -> str:

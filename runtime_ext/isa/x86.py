@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from runtime_ext.isa.isa import BYTES, Estimate, Isa, Level
+from runtime_ext.isa.isa import BYTES, Estimate, Isa, Level, Products, multiply_packs
 from tvm_ios.program.bfloat16 import FORM
 
 V4 = Level(
@@ -56,42 +56,43 @@ AVX512 = Isa(
 )
 
 
-def _multiply_fours(lanes: int) -> str:
-    """Return LLVM IR of ``multiply_fours`` for vectors of so many int32.
+def _pairs(lanes: int, instruction: str) -> Products:
+    """Return products of pairs of int16 by an instruction that gives the sums of pairs."""
+    code = """
+declare SUMS @llvm.x86.INSTRUCTION(NUMBERS, NUMBERS)
+define SUMS @multiply_packs(SUMS %sum, SUMS %data, SUMS %weights) {
+  %x = bitcast SUMS %data to NUMBERS
+  %y = bitcast SUMS %weights to NUMBERS
+  %pairs = call SUMS @llvm.x86.INSTRUCTION(NUMBERS %y, NUMBERS %x)
+  %r = add SUMS %sum, %pairs
+  ret SUMS %r
+}
+"""
+    code = code.replace("SUMS", f"<{lanes} x i32>").replace("NUMBERS", f"<{2 * lanes} x i16>")
+    return Products(code.replace("INSTRUCTION", instruction), 2)
+
+
+def _fours(lanes: int) -> Products:
+    """Return products of fours of bytes.
 
     The instruction's types differ between versions of LLVM, which reads the older ones as well.
     """
-    return """
-declare VECTOR @llvm.x86.avx512.vpdpbusd.BITS(VECTOR, VECTOR, VECTOR)
-define VECTOR @multiply_fours(VECTOR %sum, VECTOR %a, VECTOR %b) {
-  %r = call VECTOR @llvm.x86.avx512.vpdpbusd.BITS(VECTOR %sum, VECTOR %a, VECTOR %b)
-  ret VECTOR %r
-}
-""".replace("VECTOR", f"<{lanes} x i32>").replace("BITS", str(32 * lanes))
+    words = f"<{lanes} x i32>"
+    instruction = f"x86.avx512.vpdpbusd.{32 * lanes}"
+    return Products(multiply_packs(words, words, words, instruction, "%x %y"), 4)
 
 
-#: TIR has vectors of bfloat16 only in memory, so the function takes their bits.
-_MULTIPLY_PAIRS = """
-declare <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512(<16 x float>, <32 x bfloat>, <32 x bfloat>)
-define <16 x float> @multiply_pairs(<16 x float> %sum, <32 x i16> %a, <32 x i16> %b) {
-  %x = bitcast <32 x i16> %a to <32 x bfloat>
-  %y = bitcast <32 x i16> %b to <32 x bfloat>
-  %r = call <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512(<16 x float> %sum, <32 x bfloat> %x,
-                                                           <32 x bfloat> %y)
-  ret <16 x float> %r
-}
-"""
+_BFLOAT16 = multiply_packs(
+    "<16 x float>", "<16 x i32>", "<32 x bfloat>", "x86.avx512bf16.dpbf16ps.512", "%y %x"
+)
 #: Products of packs by the lanes of their sums: the types in the packs, the feature, the code.
 _PRODUCTS = {
-    4: [("int16", "sse2", "llvm.x86.sse2.pmadd.wd")],
-    8: [
-        ("int16", "avx2", "llvm.x86.avx2.pmadd.wd"),
-        (BYTES, "avxvnni", _multiply_fours(8)),
-    ],
+    4: [("int16", "sse2", _pairs(4, "sse2.pmadd.wd"))],
+    8: [("int16", "avx2", _pairs(8, "avx2.pmadd.wd")), (BYTES, "avxvnni", _fours(8))],
     16: [
-        ("int16", "avx512bw", "llvm.x86.avx512.pmaddw.d.512"),
-        (BYTES, "avx512vnni", _multiply_fours(16)),
-        (FORM, "avx512bf16", _MULTIPLY_PAIRS),
+        ("int16", "avx512bw", _pairs(16, "avx512.pmaddw.d.512")),
+        (BYTES, "avx512vnni", _fours(16)),
+        (FORM, "avx512bf16", Products(_BFLOAT16, 2)),
     ],
 }
 #: Products of AMX's matrices, likewise.

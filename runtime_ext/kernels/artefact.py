@@ -17,7 +17,7 @@ from tvm_ios.shapes.extent import symbols_in
 from tvm_ios.shapes.extent_json import ExpressionReader, ExpressionTable
 
 #: Increase it whenever the code of equal kernels changes.
-SCHEDULE_VERSION = 33
+SCHEDULE_VERSION = 34
 #: The same of kernels of open extents alone.
 _OPEN_VERSION = 4
 #: How kernels are called: buffers, begin, end.

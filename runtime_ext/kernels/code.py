@@ -59,7 +59,8 @@ class Code:
     Statements are appended to one flat list; :meth:`loop` and :meth:`branch` open inner ones. The
     options tell which instructions exist: ``rounds`` one that rounds float32 to bfloat16,
     ``fuses`` a fused multiply-add, ``reciprocals`` those that estimate reciprocals of float32, by
-    how many at once. The values of ``symbols`` are parameters; indices are then int64.
+    how many at once. ``index`` is the type of indices. The values of ``symbols`` are parameters;
+    indices are then int64.
     """
 
     def __init__(
@@ -68,9 +69,10 @@ class Code:
         rounds: bool = False,
         fuses: bool = False,
         reciprocals: Mapping[int, Estimate] | None = None,
+        index: str = "int32",
         symbols: Sequence[Symbol] = (),
     ) -> None:
-        self.index = INDEX if symbols else "int32"
+        self.index = INDEX if symbols else index
         self._scalars = {symbol.name: tirx.Var(symbol.name, INDEX) for symbol in symbols}
         self._extents: dict[Any, Any] = {}
         #: While it is set, store_statement stores so many elements of each vector.
@@ -90,6 +92,9 @@ class Code:
         """Give an index or a vector a name, so that it is computed once; an int needs none."""
         if isinstance(value, int):
             return value
+        if isinstance(value, tirx.IntImm):
+            # What TVM computed of ints has 32 bits, whatever the type of indices.
+            return int(value)
         var = tirx.Var(name, value.ty)
         self.append(tirx.Bind(var, value))
         return var
@@ -401,6 +406,11 @@ def broadcast(value: Any, lanes: int) -> Any:
     return value if lanes == 1 else tirx.Broadcast(value, integer(lanes))
 
 
+def lanes_of(value: Any) -> int:
+    """Return the lanes of a vector; 1 of a number."""
+    return int(tvm.DataType(str(value.ty.dtype)).lanes)
+
+
 def equal(a: Index, b: Index) -> Any:
     """Return the condition that two indices are the same."""
     dtype = next((str(index.ty.dtype) for index in (a, b) if not isinstance(index, int)), "int32")
@@ -427,7 +437,7 @@ def first_lanes(count: Index, lanes: int) -> Any:
 
 def shuffle(vectors: Sequence[Any], places: Sequence[int]) -> Any:
     """Return the elements at these places of the concatenated vectors."""
-    if len(places) == 1:
+    if len(places) == lanes_of(vectors[0]) == 1:
         return vectors[places[0]]
     return tirx.Shuffle(list(vectors), [integer(place) for place in places])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from runtime_ext.cpu.forms.form import Form
 from runtime_ext.cpu.kernels.blocking import UNROLLED
 from runtime_ext.cpu.kernels.contraction import ContractionWriter, plan_tiles
 from runtime_ext.cpu.kernels.tile_code import TileCode
+from runtime_ext.cpu.kernels.words import WordOf
 from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.spec import Contraction, PhysicalShape
@@ -34,11 +35,11 @@ class BackwardContraction:
 
 
 class _Writer(ContractionWriter):
-    def _multiply_add(
-        self, ci: Any, pixels: list[int], source: Any, weights: Any, accumulators: list[Any]
-    ) -> None:
-        last = self.spec.channels - 1
-        super()._multiply_add(last - ci, pixels, source, weights, accumulators)
+    def words_of(
+        self, pixels: list[int], source: Any, first: Any, count: int
+    ) -> Iterator[tuple[Any, WordOf]]:
+        last = self.spec.channels - count
+        return super().words_of(pixels, source, last - first, count)
 
 
 def backward_contraction(spec: BackwardContraction, isa: Isa) -> tuple[Any, int]:

@@ -36,12 +36,12 @@ class Instruction:
     def spills(self) -> bool:
         """Whether it moves a vector register from or to the stack, as it lies there."""
         moves = re.fullmatch(r"(ld|st)(u?r|p)", self.name)
-        return bool(moves and re.match(r"q\d.*\[(sp|x29)[,\]]", self.operands))
+        return bool(moves and re.match(r"q\d.*\[sp[,\]]", self.operands))
 
     @property
-    def multiplies_by_element(self) -> bool:
-        """Whether it adds a vector times one element of another."""
-        return self.name == "fmla" and bool(re.search(r"\.s\[\d\]$", self.operands.strip()))
+    def takes_element(self) -> bool:
+        """Whether its last operand is an element of a vector, which may have four bytes."""
+        return bool(re.search(r"\.(s|h|4b)\[\d\]$", self.operands.strip()))
 
 
 def functions(file: Path) -> dict[str, list[Instruction]]:

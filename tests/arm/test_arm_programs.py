@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 
 from runtime_ext.execution.executable import load
+from runtime_ext.isa.isa import BYTES
 from tests.arm.emulator import QEMU, SYSTEM
+from tests.quantised_models import models
 
 PROGRAM = Path(__file__).parents[2] / "build" / "arm" / "run_model"
 pytestmark = pytest.mark.skipif(
@@ -24,10 +28,10 @@ def run(processor: str, *arguments: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=600)
 
 
-def optimized(network: str, level: str, path: Path) -> Path:
+def optimized(network: str | Path, level: str, path: Path, *more: str | Path) -> Path:
     # In a process of its own, which optimises kernels: others would call TVM's runtime.
     tool = Path(sys.executable).with_name("tvm-ios")
-    options = ["--arch", level, "--cost", "cpu", "--lanes", "2", "-o", path]
+    options = ["--arch", level, "--cost", "cpu", "--lanes", "2", "-o", path, *more]
     subprocess.run([tool, "optimize", network, *options], check=True, capture_output=True)
     return path
 
@@ -44,6 +48,27 @@ def test_outputs_are_those_of_the_program_here(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     have = np.fromfile(tmp_path / "out.raw", np.float32).reshape(want.shape)
     np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5 * np.abs(want).max())
+
+
+def test_a_quantised_model_multiplies_bytes(tmp_path: Path) -> None:
+    """By each instruction, where a schedule says so: with the outputs of ONNX Runtime."""
+    model = models()["static, Q/DQ, per channel"](tmp_path)
+    usual = optimized(model, "armv8-a", tmp_path / "usual") / "schedule.json"
+    schedule = json.loads(usual.read_text())
+    # All convolutions but the depthwise one, and the product.
+    schedule["kernels"] = dict.fromkeys(map(str, (1, 2, 3, 5, 8, 10)), BYTES)
+    x = np.random.default_rng(0).standard_normal((1, 3, 12, 12)).astype(np.float32)
+    x.tofile(tmp_path / "in.raw")
+    (want,) = onnxruntime.InferenceSession(model).run(None, {"x": x})
+    for level in ("armv8-a+dotprod", "armv8-a+i8mm"):
+        given = tmp_path / f"{level}.json"
+        of_level = str(schedule["device"]).replace("armv8-a", level)
+        given.write_text(json.dumps({**schedule, "device": of_level}))
+        path = optimized(model, level, tmp_path / level, "--schedule", given)
+        done = run("max", path, tmp_path / "in.raw", tmp_path / "out.raw")
+        assert done.returncode == 0, done.stderr
+        have = np.fromfile(tmp_path / "out.raw", np.float32).reshape(want.shape)
+        assert np.array_equal(have, want)
 
 
 def test_a_level_that_the_processor_lacks_is_refused_by_name(tmp_path: Path) -> None:

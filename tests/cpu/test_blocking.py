@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime_ext.cpu.kernels.blocking import choose_blocking
+from runtime_ext.isa.arm import NEON
 from runtime_ext.isa.isa import Isa
 from runtime_ext.isa.x86 import AVX, AVX512
 from runtime_ext.kernels.cut import UNCUT
@@ -42,11 +43,12 @@ def test_fast_tiles(channels: int, outputs: int, pixels: int, tiles: list[str]) 
     st.integers(5, 2048),
     st.integers(1, 2048),
     st.integers(2, 4096),
-    st.sampled_from([AVX2, AVX512]),
+    st.sampled_from([AVX2, AVX512, NEON]),
 )
 def test_tiles_fit_the_registers(channels: int, outputs: int, pixels: int, isa: Isa) -> None:
     blocking = choose_blocking(_product(channels, outputs, pixels), isa)
-    assert blocking.vectors * (blocking.pixels + 1) + 1 <= isa.registers
+    data = blocking.pixels if isa.by_element else 1
+    assert blocking.vectors * (blocking.pixels + 1) + data <= isa.registers
 
 
 def _product(channels: int, outputs: int, pixels: int) -> Contraction:

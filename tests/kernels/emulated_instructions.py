@@ -11,9 +11,7 @@ def multiply_pairs(lanes: int) -> str:
     """Products of pairs of bfloat16, added to sums: ``vdpbf16ps``, but of subnormal ones too."""
     floats, integers = f"<{lanes} x float>", f"<{lanes} x i32>"
     return f"""
-define {floats} @multiply_pairs({floats} %sum, <{2 * lanes} x i16> %a, <{2 * lanes} x i16> %b) {{
-  %x = bitcast <{2 * lanes} x i16> %a to {integers}
-  %y = bitcast <{2 * lanes} x i16> %b to {integers}
+define {floats} @multiply_packs({floats} %sum, {integers} %x, {integers} %y) {{
   %x0 = shl {integers} %x, splat (i32 16)
   %y0 = shl {integers} %y, splat (i32 16)
   %x1 = and {integers} %x, splat (i32 -65536)
@@ -45,7 +43,7 @@ def multiply_fours(lanes: int) -> str:
         for i in range(4)
     )
     return f"""
-define {integers} @multiply_fours({integers} %t0, {integers} %a, {integers} %b) {{{products}
+define {integers} @multiply_packs({integers} %t0, {integers} %a, {integers} %b) {{{products}
   ret {integers} %t4
 }}
 """
@@ -99,9 +97,7 @@ end:
 
 def _multiplied(numbers: tuple[int, int, int], rows: int, weights: Register, of: str) -> str:
     sums, data, weight = (f"@register_{number}" for number in numbers)
-    kind, width = ("float", 32) if of == "bfloat16" else ("i32", 16)
-    multiply = "multiply_pairs" if of == "bfloat16" else "multiply_fours"
-    packs = f"<{width} x i16>" if of == "bfloat16" else "<16 x i32>"
+    kind = "float" if of == "bfloat16" else "i32"
     return f"""
 define void @multiply_{"_".join(map(str, numbers))}() {{
 entry:
@@ -116,11 +112,10 @@ packs:
   %pack = load i32, ptr %pack_at
   %first = insertelement <16 x i32> poison, i32 %pack, i32 0
   %all = shufflevector <16 x i32> %first, <16 x i32> poison, <16 x i32> zeroinitializer
-  %a = bitcast <16 x i32> %all to {packs}
   %weights = getelementptr [64 x i8], ptr {weight}, i64 %k
-  %b = load {packs}, ptr %weights, align 1
+  %b = load <16 x i32>, ptr %weights, align 1
   %sum = load <16 x {kind}>, ptr %sums, align 1
-  %new = call <16 x {kind}> @{multiply}(<16 x {kind}> %sum, {packs} %a, {packs} %b)
+  %new = call <16 x {kind}> @multiply_packs(<16 x {kind}> %sum, <16 x i32> %all, <16 x i32> %b)
   store <16 x {kind}> %new, ptr %sums, align 1
   %next = add i64 %at, 1
   %more = icmp ult i64 %next, {rows * weights.rows}

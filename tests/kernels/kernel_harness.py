@@ -19,7 +19,7 @@ from tvm import relax
 from runtime_ext.cpu import compiler as cpu_compiler
 from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.cpu.forms.packs import matrix_registers
-from runtime_ext.isa.isa import Isa
+from runtime_ext.isa.isa import Isa, Products
 from runtime_ext.isa.levels import isa_of
 from runtime_ext.kernels.relax_function import tensor_types
 from runtime_ext.machine import this_machine
@@ -162,6 +162,11 @@ def compiler_with(
     ``on`` is one of :data:`MULTIPLYING`.
     """
     with_matrices = on.endswith("matrices")
+    if level := os.environ.get(LEVEL):
+        kernels = compiler(str(folder))
+        if on != "host" or form not in kernels.space.isa.products:
+            pytest.skip(f"{level} has no such instruction for {form}")
+        return kernels
     if on.startswith("host"):
         target = this_machine.host_target(2, forms=[form])
         isa = isa_of(target)
@@ -172,7 +177,8 @@ def compiler_with(
         given = in_brief(target.export())
     else:
         lanes, matrices = (16, {form: form}) if with_matrices else (8, {})
-        emulated = {"int8": multiply_fours, "bfloat16": multiply_pairs}[form](lanes)
+        code, channels = {"int8": (multiply_fours, 4), "bfloat16": (multiply_pairs, 2)}[form]
+        emulated = Products(code(lanes), channels)
         monkeypatch.setattr(matrix_registers, "functions", matrix_functions)
         products = {**isa_of(tvm.target.Target(AVX2)).products, form: emulated}
         isa = Isa(lanes, 16, products=products, matrices=matrices)

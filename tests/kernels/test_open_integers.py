@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import tvm
 
 from runtime_ext.cpu.forms.integers.plan import by_integers
 from runtime_ext.cpu.vector_space import VectorSpace
-from runtime_ext.isa.isa import BYTES, Isa
+from runtime_ext.isa.isa import BYTES, Isa, Products
 from runtime_ext.isa.levels import isa_of
 from runtime_ext.kernels.spec import Encoding, extents
 from runtime_ext.machine import this_machine
@@ -21,9 +22,10 @@ from runtime_ext.units.integers import Bounds
 from runtime_ext.units.placed import Placed
 from runtime_ext.units.values import Storage
 from tests.kernels.emulated_instructions import multiply_fours
-from tests.kernels.kernel_harness import AVX2
+from tests.kernels.kernel_harness import AVX2, LEVEL
 from tests.kernels.open_kernels import TARGETS, OpenKernel, nothing, rng
 from tests.kernels.test_open_images import RELU, WINDOWS, B, Filter, H, W, convolution, convolved
+from tvm_ios.program.bfloat16 import FORM
 from tvm_ios.program.program import Role
 from tvm_ios.shapes.extent import at_values, evaluate, unequal_if_undecided
 
@@ -32,17 +34,19 @@ SIGNED: Bounds = (-128.0, 127.0)
 DENSE = Filter((1, 1), pads=(0, 0, 0, 0))
 
 
-def _instructions() -> dict[str, tuple[Mapping[str, Any], Isa, Literal[8, 16]]]:
-    """Return by name a target, its instructions, and the bits of what they multiply."""
-    found: dict[str, tuple[Mapping[str, Any], Isa, Literal[8, 16]]] = {
-        f"int16 {name}": (target, isa_of(tvm.target.Target(dict(target))), 16)
-        for name, target in TARGETS.items()
-    }
-    products = {**isa_of(tvm.target.Target(AVX2)).products, BYTES: multiply_fours(8)}
-    found["int8 emulated"] = (AVX2, Isa(8, 16, products=products), 8)
+def _instructions() -> dict[str, tuple[Mapping[str, Any], Isa, str]]:
+    """Return by name a target, its instructions, and the type of what they multiply."""
+    found: dict[str, tuple[Mapping[str, Any], Isa, str]] = {}
+    for name, target in TARGETS.items():
+        isa = isa_of(tvm.target.Target(dict(target)))
+        found |= {f"{kind} {name}": (target, isa, kind) for kind in isa.products if kind != FORM}
+    if LEVEL in os.environ:
+        return found
+    products = {**isa_of(tvm.target.Target(AVX2)).products, BYTES: Products(multiply_fours(8), 4)}
+    found["int8 emulated"] = (AVX2, Isa(8, 16, products=products), BYTES)
     host = this_machine.host_target(2, forms=[BYTES])
     if BYTES in isa_of(host).products:
-        found["int8 host"] = (host.export(), isa_of(host), 8)
+        found["int8 host"] = (host.export(), isa_of(host), BYTES)
     return found
 
 
@@ -68,7 +72,7 @@ def check(
     is_stored_in_bytes: bool = False,
     **options: Any,
 ) -> None:
-    _, isa, bits = INSTRUCTIONS[name]
+    _, isa, kind = INSTRUCTIONS[name]
     spec, _ = convolution(filter, symbolic, channels, out, groups, **options)
     image, _, bias, result = map(extents, spec.buffers)
     weights = (out, channels // groups, *filter.kernel)
@@ -82,7 +86,7 @@ def check(
     # Parts of other groups are added when it is cut.
     whole = Placed(replace(spec, parts=spec.parts[:1]), (0, 1, 2, 3), storages)
     with unequal_if_undecided():
-        placed = by_integers(whole, (data, WEIGHTS, None), VectorSpace(isa), bits)
+        placed = by_integers(whole, (data, WEIGHTS, None), VectorSpace(isa), kind)
     assert placed is not None
     assert len(placed) == (1 if is_stored_in_bytes else 2)
     weight = rng.integers(-127, 128, weights).astype(np.float32)
@@ -176,5 +180,5 @@ def test_channels_that_depend_on_the_shape_have_no_such_form() -> None:
     space = VectorSpace(isa_of(tvm.target.Target(AVX2)))
     for channels, is_fitting in ((3, True), (W, False)):
         whole = Placed(replace(spec, channels=channels), (0, 1, 2, 3), [*storages])
-        found = by_integers(whole, (SIGNED, WEIGHTS, None), space, 16)
+        found = by_integers(whole, (SIGNED, WEIGHTS, None), space, "int16")
         assert (found is not None) == is_fitting

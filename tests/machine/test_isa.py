@@ -39,9 +39,19 @@ def test_targets_of_levels_have_the_widest_vectors() -> None:
         assert (found.lanes, found.registers) == (isa.lanes, isa.registers)
         assert level.flops == 4 * found.lanes
         assert found.fuses == (level is not V2)
-        assert ("int16" in found.products) == (level.machine != AARCH64)
+        assert "int16" in found.products
         assert not found.matrices
-        assert not {BYTES, FORM} & set(found.products)
+        assert ({BYTES, FORM} <= set(found.products)) == (level is WHOLE)
+        assert found.rounds == (level is WHOLE)
+
+
+def test_extensions_of_arm_give_the_products_of_their_packs() -> None:
+    """Of several for a type the one with most: packs of two pixels at once."""
+    pixels = {"dotprod": {BYTES: 1}, "fp16": {}, "i8mm": {BYTES: 2}, "bf16": {FORM: 2}}
+    for own in EXTENSIONS:
+        products = isa_of(host_target(2, f"armv8-a+{own}")).products
+        assert {kind: of.pixels for kind, of in products.items()} == {"int16": 1, **pixels[own]}
+    assert isa_of(host_target(2, WHOLE.name)).products[BYTES].pixels == 2
 
 
 @pytest.mark.parametrize("level", LEVELS.values(), ids=lambda level: level.name)

@@ -17,8 +17,8 @@ _IN_FLIGHT = 8
 #: A tile of at least this many vectors is crowded if it leaves fewer than this many registers.
 _MANY, _SPARE = 3, 3
 #: Up to this many input channels (a first layer's) are unrolled together with the kernel's columns.
-#: Tiles then have at most this many sums: the code of more would no longer fit the cache of decoded
-#: instructions.
+#: Tiles then have at most this many sums on x86: the code of more would no longer fit the cache of
+#: decoded instructions.
 UNROLLED, _SHORT = 4, 12
 #: The numbers of vectors of output channels that a block of a matrix-vector product may have.
 _VECTOR_BLOCKS = range(1, 9)
@@ -112,9 +112,10 @@ def row_cycles(
 ) -> dict[Blocking, float]:
     """Estimate the cycles of a row of pixels for each register tile that fits the registers.
 
-    Registers hold the tile's sums, a row of weights and one input. For a single pixel, cycles are
-    the vectors of weights that are read. ``tiles_of`` returns how many tiles of which size a row
-    of a width has, by default as many as possible of the given size and a smaller one.
+    Registers hold the tile's sums, a row of weights and one input, or a vector of each pixel. For
+    a single pixel, cycles are the vectors of weights that are read. ``tiles_of`` returns how many
+    tiles of which size a row of a width has, by default as many as possible of the given size and
+    a smaller one.
     """
     width = spec.window.output[1]
     if width == 1:
@@ -123,6 +124,7 @@ def row_cycles(
             Blocking(1, v): float(v * n) for v, n in blocks.items() if 2 * v + 1 <= isa.registers
         }
     depth = spec.channels * spec.window.kernel[0] * spec.window.kernel[1]
+    together = isa.words if spec.channels >= isa.words else 1
     pixel_bytes = abs(spec.data.strides[2]) * spec.window.strides[1] * 4
 
     def cycles(tile: Blocking) -> float:
@@ -131,7 +133,7 @@ def row_cycles(
         waiting = isa.weight_cycles * tile.vectors if weights > isa.near_bytes else 0.0
         row = 0.0
         for size, count in (tiles_of or _tiles)(width, tile.pixels).items():
-            row += count * max(waiting, _tile_cycles(size, tile.vectors))
+            row += count * max(waiting, _tile_cycles(size, tile.vectors, together, isa.pixels))
         if weights > isa.block_bytes:
             row *= 1.4
         spare = spare_registers(tile, isa)
@@ -145,25 +147,35 @@ def row_cycles(
         Blocking(pixels, vectors)
         for vectors in range(1, 7)
         for pixels in range(1, min(28, most_pixels(vectors, isa)) + 1)
-        if (spec.channels > UNROLLED or vectors * pixels <= _SHORT)
+        if spec.channels > UNROLLED or vectors * pixels <= _SHORT or isa.by_element
     ]
     return {tile: cycles(tile) for tile in tiles}
 
 
 def spare_registers(tile: Blocking, isa: Isa) -> int:
     """Return the registers that a tile leaves unused; negative if it needs too many."""
-    return isa.registers - tile.pixels * tile.vectors - tile.vectors - 1
+    pixels = ceil(tile.pixels / isa.pixels) * isa.pixels
+    # Vectors of several pixels' words are made of those of each.
+    data = pixels * (1 + isa.pixels) // 2 + 1 if isa.by_element else 1
+    return isa.registers - pixels * tile.vectors - tile.vectors * isa.pixels - data
 
 
 def most_pixels(vectors: int, isa: Isa) -> int:
     """Return the most pixels of a tile of so many vectors that fits the registers."""
-    return spare_registers(Blocking(0, vectors), isa) // vectors
+    fitting = (
+        p for p in range(isa.registers, 0, -1) if spare_registers(Blocking(p, vectors), isa) >= 0
+    )
+    return next(fitting, 0)
 
 
-def _tile_cycles(pixels: int, vectors: int) -> float:
-    """Estimate cycles for one input channel: two multiply-adds or loads each, plus latency."""
+def _tile_cycles(pixels: int, vectors: int, together: int, shared: int) -> float:
+    """Estimate cycles for one input channel: two multiply-adds or loads each, plus latency.
+
+    ``together`` channels of a pixel are loaded at once, and so many pixels ``shared`` a register.
+    """
+    pixels = ceil(pixels / shared) * shared
     work = max(pixels * vectors, _IN_FLIGHT) / 2
-    loads = (pixels + vectors) / 2
+    loads = (pixels / together + vectors * shared) / 2
     return max(work, 1.1 * loads) + 0.1 * loads + 0.5
 
 

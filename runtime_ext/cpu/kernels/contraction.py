@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import ceil, prod
@@ -14,10 +14,10 @@ from runtime_ext.cpu.kernels.blocking import UNROLLED
 from runtime_ext.cpu.kernels.passes import Fetch, Passes
 from runtime_ext.cpu.kernels.rows import TileRun, column, kernel_rows, row_runs
 from runtime_ext.cpu.kernels.tile_code import TileCode, regions
+from runtime_ext.cpu.kernels.words import WordOf, consecutive, spread, step_of
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import (
     Index,
-    broadcast,
     constant,
     equal,
     integer,
@@ -26,8 +26,7 @@ from runtime_ext.kernels.code import (
     low_lanes,
     widths,
 )
-from runtime_ext.kernels.cut import USUAL_TILES, ChannelPart, channel_parts, largest_divisor
-from runtime_ext.kernels.expression import ACC
+from runtime_ext.kernels.cut import USUAL_TILES, ChannelPart, channel_parts
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.statements import Store, activate, divide, store_vectors
 
@@ -138,6 +137,9 @@ class ContractionWriter:
     ``stored_shift`` is added to the offsets at which results are stored.
     """
 
+    #: The elements of a word of the data.
+    elements = 1
+
     def __init__(
         self, spec: Contraction, plan: TilePlan, isa: Isa, code: TileCode, stored_shift: Index = 0
     ) -> None:
@@ -229,7 +231,7 @@ class ContractionWriter:
         """Return the sums of a register tile in float32; ``accumulate`` adds to the first ones."""
         sums = self.first_sums(block, pixels)
         accumulate(sums)
-        return self.in_floats(sums)
+        return self.in_floats(sums, pixels)
 
     def first_sums(self, _block: Index, pixels: int) -> list[Any]:
         """Return the buffers of a register tile's sums, with what these begin with: zeros."""
@@ -239,8 +241,8 @@ class ContractionWriter:
             code.store(total, 0, constant(0.0, lanes), lanes)
         return sums
 
-    def in_floats(self, sums: list[Any]) -> list[Any]:
-        """Return the buffers of sums in float32, which they have here."""
+    def in_floats(self, sums: list[Any], _pixels: int) -> list[Any]:
+        """Return the buffers of the sums of pixels in float32, which they have here."""
         return sums
 
     def _kernel_row(
@@ -273,19 +275,27 @@ class ContractionWriter:
         return self.code.bind("origin", origin)
 
     def _words_of_row(self, run: TileRun) -> int:
-        """Return the length of a filter row if it is long and contiguous in the data, else 0.
+        """Return the length of a filter row if it is contiguous in the data and one loop, else 0.
 
-        Such rows are one loop: unrolled by column, filters of hundreds of columns (for spectra)
-        would be too much code.
+        Long ones are: unrolled by column, filters of hundreds of columns (for spectra) would be
+        too much code. Short ones are if they fill vectors of words and a column does not.
         """
         spec, window = self.spec, self.spec.window
         _, _, sw, sc = spec.data.strides
-        if window.kernel[1] < _LONG_ROW or spec.groups > 1 or window.dilations[1] != 1:
+        is_one = window.kernel[1] >= _LONG_ROW or self._short_row() > 0
+        if not is_one or spec.groups > 1 or window.dilations[1] != 1:
             return 0
-        is_one_run = is_number(sw, spec.channels) and (spec.channels == 1 or is_number(sc, 1))
+        is_one_run = is_number(sw, spec.channels * self.elements)
+        is_one_run = is_one_run and (spec.channels == 1 or is_number(sc, self.elements))
         if not is_one_run or len(run.valid) < run.pixels * window.kernel[1]:
             return 0
         return window.kernel[1] * spec.channels
+
+    def _short_row(self) -> int:
+        """Return the words of a filter row that is unrolled as a whole; 0 if columns are."""
+        words = self.spec.channels * self.spec.window.kernel[1]
+        fits = self.spec.channels < self.isa.lanes <= words < _LONG_ROW
+        return words if self.isa.by_element and fits else 0
 
     def _fetch(self, place: Place, x0: Index) -> Fetch:
         """Return the function by which each step of a register tile prefetches weights."""
@@ -304,8 +314,9 @@ class ContractionWriter:
     ) -> None:
         """Write the loop over all input channels at one place of the kernel."""
 
-        def multiply(ci: Index) -> None:
-            self._multiply_add(ci, pixels, source, weights, accumulators)
+        def multiply(first: Index, count: int) -> None:
+            for ci, word_of in self.words_of(pixels, source, first, count):
+                self._multiply_add(ci, pixels, word_of, weights, accumulators)
 
         unroll = self._unroll(words, len(accumulators))
         self.unrolled(words, unroll, weights, multiply, fetch)
@@ -315,56 +326,82 @@ class ContractionWriter:
         words: int,
         unroll: int,
         weights: Index,
-        multiply: Callable[[Index], None],
+        multiply: Callable[[Index, int], None],
         fetch: Fetch,
     ) -> None:
-        """Write a loop over words of weights, ``unroll`` of them a step, and the rest after it."""
+        """Write a loop over words of weights, ``unroll`` of them a step, and the rest after it.
+
+        ``multiply`` is given the first of consecutive words, and their number.
+        """
         steps, size = words // unroll if unroll else 0, unroll * self._width()
         if steps == 1:
-            for word in range(unroll):
-                multiply(word)
+            multiply(0, unroll)
         elif steps:
             with self.code.loop("ci", 0, steps) as step:
-                for u in range(unroll):
-                    multiply(step * unroll + u)
+                multiply(step * unroll, unroll)
                 fetch(weights + step * size, size)
-        for word in range(steps * unroll, words):
-            multiply(word)
+        if rest := words - steps * unroll:
+            multiply(steps * unroll, rest)
+
+    def words_of(
+        self, pixels: list[int], source: Any, first: Index, count: int
+    ) -> Iterator[tuple[Index, WordOf]]:
+        """Yield the numbers of consecutive words of pixels, and functions that return a pixel's."""
+        # With one channel a step goes to the next column, if there is one.
+        step = self.spec.data.strides[2 if self.spec.channels == 1 else 3]
+
+        def read(pixel: int, word: Index, words: int) -> Any:
+            return self._read(self._of_pixel(source, pixel) + word * step, words)
+
+        together = self._words_of_vector() if is_number(step, self.elements) else 1
+        return consecutive(pixels, first, count, together, read)
+
+    def _words_of_vector(self) -> int:
+        """Return the words that are loaded together where they follow one another."""
+        return self.isa.words
+
+    def _read(self, at: Index, words: int) -> Any:
+        """Return consecutive words of the data, after the prologue."""
+        spec = self.spec
+        # Activate before broadcasting: if all lanes compare the same, LLVM makes a branch of it.
+        value = load(self.buffers[spec.data.buffer], at, words)
+        return self.code.bind("x", activate(self.code, spec.prologue, value, words))
 
     def _multiply_add(
-        self, ci: Index, pixels: list[int], source: Index, weights: Index, accumulators: list[Any]
+        self,
+        ci: Index,
+        pixels: list[int],
+        word_of: WordOf,
+        weights: Index,
+        accumulators: list[Any],
     ) -> None:
-        """Write one input channel: each weight vector times each pixel's broadcast value."""
+        """Write one input channel: each vector of its weights times each pixel's value."""
         spec, code, lanes = self.spec, self.code, self.isa.lanes
         vectors = spec.blocking.vectors
-        _, _, sw, sc = spec.data.strides
-        # With one channel a step goes to the next column, if there is one.
-        sc = sw if spec.channels == 1 else sc
         weight = self.buffers[spec.weight]
         row = [
             code.bind("w", load(weight, weights + ci * (vectors * lanes) + v * lanes, lanes))
             for v in range(vectors)
         ]
+        self.add_products(pixels, word_of, row, accumulators)
+
+    def add_products(
+        self,
+        pixels: list[int],
+        word_of: WordOf,
+        row: Sequence[Any],
+        accumulators: list[Any],
+    ) -> None:
+        """Write products of a row of weight vectors with each pixel's broadcast value."""
+        code, lanes = self.code, self.isa.lanes
         for p in pixels:
-            value = self.repeated(self._of_pixel(source, p) + ci * sc)
-            for v in range(vectors):
-                acc = accumulators[p * vectors + v]
-                code.store(acc, 0, load(acc, 0, lanes) + value * row[v], lanes)
+            value = code.bind("x", spread([word_of(p)], lanes))
+            for acc, weights in zip(accumulators[p * len(row) :], row, strict=False):
+                code.store(acc, 0, load(acc, 0, lanes) + value * weights, lanes)
 
     def _of_pixel(self, source: Any, pixel: int) -> Index:
         """Return the first element of a pixel of a register tile; ``source`` is the first's."""
         return source + pixel * self.spec.window.strides[1] * self.spec.data.strides[2]
-
-    def repeated(self, at: Index) -> Any:
-        """Return an element of the data, after the prologue, in all lanes of a vector."""
-        code, data, lanes = self.code, self.buffers[self.spec.data.buffer], self.isa.lanes
-        if self.spec.prologue == ACC:
-            value = load(data, at, lanes, 0)
-        else:
-            # Activate before broadcasting: if all lanes compare the same, LLVM makes a branch of
-            # it.
-            value = broadcast(activate(code, self.spec.prologue, load(data, at, 1), 1), lanes)
-        return code.bind("x", value)
 
     def _unroll(self, words: int, accumulators: int) -> int:
         """Return the words of weights in a loop step: some 100 multiply-adds are faster than 30.
@@ -372,12 +409,12 @@ class ContractionWriter:
         If a step has two words, LLVM loads all weights at once; with many accumulators, too few
         registers are left and a spilling kernel takes twice as long.
         """
-        if words <= UNROLLED:
+        if words <= UNROLLED or words == self._short_row():
             return words
         if self.spec.blocking.unroll is not None:
             return self.spec.blocking.unroll
         limit = max(1, 32 // accumulators, min(_MOST_UNROLLED, 128 // accumulators))
-        unroll = largest_divisor(words, limit)
+        unroll = step_of(words, limit, self._words_of_vector())
         return 1 if unroll == 2 and accumulators > _ROOM else unroll
 
     def _store(self, place: Place, x0: Index, run: TileRun, accumulators: list[Any]) -> None:

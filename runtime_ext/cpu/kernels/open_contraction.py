@@ -144,15 +144,16 @@ class OpenMatrixWriter(ContractionWriter):
         pixels = list(range(tail.size))
         sums = [self.first_sums(block, tail.size) for block in blocks]
 
-        def multiply(channel: Index) -> None:
-            for start, of_block in zip(weights, sums, strict=True):
-                self._multiply_add(channel, pixels, sources, start, of_block)
+        def multiply(first: Index, count: int) -> None:
+            for ci, word_of in self.words_of(pixels, sources, first, count):
+                for start, of_block in zip(weights, sums, strict=True):
+                    self._multiply_add(ci, pixels, word_of, start, of_block)
 
         words = self.spec.channels
         unroll = self._unroll(words, tail.size * count * self.spec.blocking.vectors)
         self.unrolled(words, unroll, 0, multiply, fetch_nothing)
         for block, of_block in zip(blocks, sums, strict=True):
-            self._store_rows(block, 0, self.in_floats(of_block), tail)
+            self._store_rows(block, 0, self.in_floats(of_block, tail.size), tail)
 
     def _register_tile(self, block: Index, row: Index, size: int, tail: Tail | None = None) -> None:
         sources = self._sources(row, size, tail)

@@ -19,9 +19,9 @@ from runtime_ext.cpu.kernels.open_rows import OpenRow, RowWriter, require_apart
 from runtime_ext.cpu.kernels.passes import Fetch, fetch_nothing
 from runtime_ext.cpu.kernels.rows import TileRun, row_runs
 from runtime_ext.cpu.kernels.tile_code import TileCode
+from runtime_ext.cpu.kernels.words import step_of
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index
-from runtime_ext.kernels.cut import largest_divisor
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.statements import divide
 from tvm_ios.shapes.extent import hint_of, is_open
@@ -72,7 +72,8 @@ class OpenRowsWriter(ContractionWriter):
         blocking = self.spec.blocking
         if words <= UNROLLED or accumulators == blocking.pixels * blocking.vectors:
             return most
-        return largest_divisor(words, max(1, min(most, _SHORT // accumulators)))
+        limit = max(1, min(most, _SHORT // accumulators))
+        return step_of(words, limit, self._words_of_vector())
 
     def tile(self, tile: Index) -> None:
         """Write one block of channels for a row of pixels, or for a strip of it."""

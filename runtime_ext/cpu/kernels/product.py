@@ -8,9 +8,11 @@ from typing import Any
 
 from tvm import tirx
 
+from runtime_ext.cpu.kernels.blocking import most_pixels
 from runtime_ext.cpu.kernels.tile_code import Tail, TileCode, tails
+from runtime_ext.cpu.kernels.words import consecutive, spread
 from runtime_ext.isa.isa import Isa
-from runtime_ext.kernels.code import Index, broadcast, constant, equal, load, widths
+from runtime_ext.kernels.code import Index, constant, equal, is_number, load, widths
 from runtime_ext.kernels.expression import Access
 from runtime_ext.kernels.spec import Product
 from runtime_ext.kernels.statements import Store, divide, is_padded, reads_in_order, store_vectors
@@ -64,7 +66,7 @@ def _rows(vectors: int, isa: Isa) -> int:
 
     One register is for each vector of the second matrix, and one for the first's element.
     """
-    return max(1, (isa.registers - vectors - 1) // vectors)
+    return max(1, most_pixels(vectors, isa))
 
 
 class ProductWriter:
@@ -117,19 +119,26 @@ class ProductWriter:
         second = self._origin(self.other) + column
         first, second = code.bind("first", first + self._read_shift), code.bind("second", second)
         elements = self._elements(first, count)
-        with code.loop("k", 0, code.extent(spec.depth)) as k:
-            at = code.bind("at", second + k * self.other.strides[2])
-            line = [
-                code.keep(load(self.buffers[spec.other.buffer], at + v * lanes, width), width)
-                for v, width in enumerate(wide)
-            ]
-            for element, accumulators in zip(elements, tile, strict=True):
-                element = element + k * self.data.strides[3]
-                value = code.keep(load(self.buffers[spec.data.buffer], element, 1), 1)
-                for accumulator, vector, width in zip(accumulators, line, wide, strict=True):
-                    repeated = broadcast(value, width)
-                    total = load(accumulator, 0, width) + repeated * vector
-                    code.store(accumulator, 0, total, width)
+
+        def read(p: int, k: Index, words: int) -> Any:
+            at = elements[p] + k * self.data.strides[3]
+            return code.keep(load(self.buffers[spec.data.buffer], at, words), words)
+
+        def multiply(first: Index, depth: int) -> None:
+            for k, word_of in consecutive(range(count), first, depth, together, read):
+                at = code.bind("at", second + k * self.other.strides[2])
+                line = [
+                    code.keep(load(self.buffers[spec.other.buffer], at + v * lanes, width), width)
+                    for v, width in enumerate(wide)
+                ]
+                for p, accumulators in enumerate(tile):
+                    word = word_of(p)
+                    for accumulator, vector, width in zip(accumulators, line, wide, strict=True):
+                        total = load(accumulator, 0, width) + spread([word], width) * vector
+                        code.store(accumulator, 0, total, width)
+
+        together = self.isa.words if is_number(self.data.strides[3], 1) else 1
+        code.steps("k", code.extent(spec.depth), together, multiply)
         self._store(
             [
                 [

@@ -9,7 +9,9 @@ from typing import Any
 
 from tvm import tirx
 
+from runtime_ext.cpu.kernels.blocking import most_pixels
 from runtime_ext.cpu.kernels.tile_code import TileCode, tails
+from runtime_ext.cpu.kernels.words import consecutive, spread
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index, broadcast, constant, load, low_lanes, vector_type
 from runtime_ext.kernels.expression import ACC, Access, Expr, emit, reads_nothing
@@ -39,7 +41,7 @@ def recurrence(spec: Recurrence, isa: Isa) -> tuple[Any, int]:
     # In registers are a row's sums, the weights that they share, and an element of a state.
     gates = spec.gate_count
     fitting = _STACK // (4 * _KEPT * (spec.hidden + spec.width))
-    most = max(1, min(_ROWS, (isa.registers - gates - 1) // gates, fitting))
+    most = max(1, min(_ROWS, most_pixels(gates, isa), fitting))
     tiles = ceil_div(spec.batch, most)
 
     def rows(first: Index, numbers: Sequence[Index]) -> None:
@@ -108,7 +110,7 @@ class _Writer:
 
     def __init__(self, spec: Recurrence, isa: Isa, code: TileCode, rows: Sequence[Index]) -> None:
         self._spec, self._code, self._rows = spec, code, rows
-        self._width, self._registers = spec.width, isa.registers
+        self._width, self._registers, self._words = spec.width, isa.registers, isa.words
         # The stack has the states of all rows before a step, those after it, and then up to two
         # more tensors of that size: an LSTM's memories and its quantised states, or the update
         # gates and the reset states of a GRU.
@@ -276,17 +278,20 @@ class _Writer:
         starts = [code.bind("weights", block * (spec.hidden * size)) for block in blocks]
         states = [code.bind("state", source + p * self._pitch) for p in range(len(self._rows))]
 
-        def multiply(at: Index, count: int) -> None:
-            for k in range(count):
+        def read(p: int, k: Index, words: int) -> Any:
+            return code.bind("h", load(self._stack, states[p] + k, words))
+
+        def multiply(first: Index, count: int) -> None:
+            state_of = consecutive(range(len(states)), first, count, self._words, read)
+            for k, word_of in state_of:
                 for start, rows in zip(starts, sums, strict=True):
-                    places = [start + (at + k) * size + gate * width for gate in gates]
+                    places = [start + k * size + gate * width for gate in gates]
                     loaded = (load(weight, place, width) for place in places)
                     if spec.scale is not None:
                         loaded = (tirx.Cast(vector_type("float32", width), w) for w in loaded)
                     weights = [code.bind("w", w) for w in loaded]
-                    for state, totals in zip(states, rows, strict=True):
-                        value = broadcast(load(self._stack, state + (at + k), 1), width)
-                        value = code.bind("h", value)
+                    for p, totals in enumerate(rows):
+                        value = code.bind("h", spread([word_of(p)], width))
                         for total, w in zip(totals, weights, strict=True):
                             code.store(total, 0, load(total, 0, width) + value * w, width)
 

@@ -82,7 +82,11 @@ class TileCode(Code):
         symbols: Sequence[Symbol] = (),
     ) -> None:
         super().__init__(
-            rounds=isa.rounds, fuses=isa.fuses, reciprocals=isa.reciprocals, symbols=symbols
+            rounds=isa.rounds,
+            fuses=isa.fuses,
+            reciprocals=isa.reciprocals,
+            index=isa.index,
+            symbols=symbols,
         )
         types = dtypes or ["float32"] * len(shapes)
         self._parameters: list[Any] = []

@@ -31,7 +31,7 @@ def bfloat16_cycles(spec: Contraction, space: VectorSpace) -> float:
         # A product of matrices takes a cycle a row, which has as many packs of two.
         arithmetic = pixels / (2 * PACKS)
     elif FORM in space.isa.products:
-        arithmetic = pixels / 4
+        arithmetic = pixels / (2 * space.isa.products[FORM].channels)
     else:
         columns = whole.window.output[1]
         tiles = pixels // columns * ceil(columns / space.blocking(whole).pixels)

@@ -38,13 +38,12 @@ def _promising(source: UnitSource, space: VectorSpace) -> Mapping[str, UnitPlan]
 
 def _plan(source: UnitSource, space: VectorSpace) -> tuple[UnitPlan, float] | None:
     """Return the bfloat16 plan and its contractions' cycles as a share of the default plan's."""
-    multiplies = FORM in space.isa.products
     matrices = MatrixCutter() if FORM in space.isa.matrices else None
     usual = form = 0.0
 
     def instead(kernel: Placed[Contraction]) -> Sequence[Placed[FormKernel]] | None:
         nonlocal usual, form
-        kernels = by_bfloat16(kernel, space, multiplies=multiplies, matrices=matrices)
+        kernels = by_bfloat16(kernel, space, matrices)
         if kernels is not None:
             usual += float_cycles(kernel.spec, space)
             form += bfloat16_cycles(kernel.spec, space)

@@ -18,8 +18,8 @@ class Bfloat16Contraction(PackedContraction):
         ``[block][kernel row][kernel column][pair][output channel of the block][of the pair]``,
         the second of an odd number of channels zero, their bits as ``uint16``.
     rounded
-        Whether the data are bfloat16 too, and one instruction multiplies pairs: ``channels`` then
-        counts pairs, and ``data`` has the strides of elements of 16 bits. Otherwise data are
+        Whether the data are bfloat16 too, and one instruction multiplies packs: ``channels`` then
+        counts packs, and ``data`` has the strides of elements of 16 bits. Otherwise data are
         float32, and weights become float32 in registers.
     """
 

@@ -12,6 +12,7 @@ from typing import Any
 from tvm import tirx
 
 from runtime_ext.cpu.forms.bfloat16.spec import Bfloat16Contraction
+from runtime_ext.cpu.forms.packs.writer import PackWriter
 from runtime_ext.cpu.kernels.contraction import ContractionWriter, plan_tiles
 from runtime_ext.cpu.kernels.passes import Fetch
 from runtime_ext.cpu.kernels.rows import TileRun
@@ -28,34 +29,12 @@ def bfloat16_contraction(spec: Bfloat16Contraction, isa: Isa) -> tuple[Any, int]
     halves = {contraction.weight, *([contraction.data.buffer] if spec.rounded else [])}
     dtypes = ["uint16" if i in halves else "float32" for i in range(len(spec.buffers))]
     code = TileCode(spec.buffers, isa, dtypes)
-    if spec.rounded:
-        code.import_llvm(isa.products[FORM])
-    writer = _PairsWriter if spec.rounded else _WideningWriter
-    with code.tiles(plan.tiles) as tile:
-        writer(contraction, plan, isa, code).tile(tile)
+    writer = (PackWriter if spec.rounded else _WideningWriter)(contraction, plan, isa, code)
+    if isinstance(writer, PackWriter):
+        writer.products = isa.products[FORM]
+        code.import_llvm(writer.products.code)
+    writer.all_tiles()
     return code.kernel()
-
-
-class _PairsWriter(ContractionWriter):
-    """A writer for data in bfloat16; ``channels`` counts pairs."""
-
-    def _multiply_add(
-        self, ci: Index, pixels: list[int], source: Index, weights: Index, accumulators: list[Any]
-    ) -> None:
-        spec, code, lanes = self.spec, self.code, self.isa.lanes
-        vectors = spec.blocking.vectors
-        _, _, sw, sc = spec.data.strides
-        row = _vectors_of_pairs(self, weights + ci * (vectors * lanes))
-        for p in pixels:
-            at = source + p * spec.window.strides[1] * sw + ci * sc
-            pair = tirx.reinterpret("int32", load(self.buffers[spec.data.buffer], at, 2))
-            value = tirx.reinterpret(f"uint16x{2 * lanes}", broadcast(pair, lanes))
-            for v in range(vectors):
-                acc = accumulators[p * vectors + v]
-                total = tirx.call_pure_extern(
-                    f"float32x{lanes}", "multiply_pairs", load(acc, 0, lanes), row[v], value
-                )
-                code.store(acc, 0, total, lanes)
 
 
 class _WideningWriter(ContractionWriter):
@@ -81,45 +60,25 @@ class _WideningWriter(ContractionWriter):
         pairs, odd = divmod(words, 2)
         unroll = min(pairs, max(1, self._unroll(words, len(accumulators)) // 2))
 
-        def multiply(pair: Index, halves: int = 2) -> None:
-            self._multiply_pair(pair, halves, pixels, source, weights, accumulators)
+        def multiply(first: Index, channels: int) -> None:
+            """Multiply consecutive channels: weight vectors times each pixel's value."""
+            channel_of = self.words_of(pixels, source, 2 * first, channels)
+            for n, (_, word_of) in enumerate(channel_of):
+                row = self._row(weights, first + n // 2, n % 2)
+                self.add_products(pixels, word_of, row, accumulators)
 
-        self.unrolled(pairs, unroll, weights, multiply, fetch)
+        self.unrolled(pairs, unroll, weights, lambda first, n: multiply(first, 2 * n), fetch)
         if odd:
-            multiply(pairs, halves=1)
+            multiply(pairs, 1)
 
-    def _multiply_pair(
-        self,
-        pair: Index,
-        halves: int,
-        pixels: list[int],
-        source: Index,
-        weights: Index,
-        accumulators: list[Any],
-    ) -> None:
-        """Multiply one or both channels of a pair: weight vectors times each pixel's value."""
-        spec, code, lanes = self.spec, self.code, self.isa.lanes
-        vectors = spec.blocking.vectors
-        _, _, sw, sc = spec.data.strides
-        both = _vectors_of_pairs(self, weights + pair * (vectors * lanes))
+    def _row(self, weights: Index, pair: Index, half: int) -> list[Any]:
+        """Return the weights of a block's output channels for one channel of a pair, as floats."""
+        code, lanes, weight = self.code, self.isa.lanes, self.buffers[self.spec.weight]
+        vectors = self.spec.blocking.vectors
+        first = (weights + pair * (vectors * lanes)) * 2
+        both = [load(weight, first + v * (2 * lanes), 2 * lanes) for v in range(vectors)]
         words = [tirx.reinterpret(f"uint32x{lanes}", vector) for vector in both]
-        for half in range(halves):
-            row = [code.bind("w", _half(word, half, lanes)) for word in words]
-            for p in pixels:
-                at = source + p * spec.window.strides[1] * sw + (pair * 2 + half) * sc
-                value = self.repeated(at)
-                for v in range(vectors):
-                    acc = accumulators[p * vectors + v]
-                    code.store(acc, 0, load(acc, 0, lanes) + value * row[v], lanes)
-
-
-def _vectors_of_pairs(writer: ContractionWriter, first: Index) -> list[Any]:
-    """Load the pairs of weights of a block's output channels, from pair ``first`` of the buffer."""
-    lanes, weight = writer.isa.lanes, writer.buffers[writer.spec.weight]
-    return [
-        load(weight, (first + v * lanes) * 2, 2 * lanes)
-        for v in range(writer.spec.blocking.vectors)
-    ]
+        return [code.bind("w", _half(word, half, lanes)) for word in words]
 
 
 def _half(word: Any, half: int, lanes: int) -> Any:

@@ -1,10 +1,9 @@
-"""The form of quantised units whose contractions multiply integers, on an x86 CPU."""
+"""The form of quantised units whose contractions multiply integers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Literal
 
 from runtime_ext.cpu.forms.form import Form
 from runtime_ext.cpu.forms.integers.plan import by_integers
@@ -20,7 +19,7 @@ from runtime_ext.units.placed import Placed
 from runtime_ext.units.plans import form_plan
 from runtime_ext.units.unit import FormKernel, UnitPlan, UnitSource
 
-_BITS: Mapping[str, Literal[8, 16]] = {BYTES: 8, "int16": 16}
+_NAMES = (BYTES, "int16")
 
 
 def _all(source: UnitSource, space: VectorSpace) -> dict[str, UnitPlan]:
@@ -35,14 +34,12 @@ def _promising(source: UnitSource, space: VectorSpace) -> Mapping[str, UnitPlan]
 
 def _plans(source: UnitSource, space: VectorSpace) -> Iterator[tuple[str, UnitPlan]]:
     """Yield integer plans and their names, fewest bits first, each planned when it is asked for."""
-    for name, bits in _BITS.items():
-        if (plan := _plan(source, space, name, bits)) is not None:
+    for name in _NAMES:
+        if (plan := _plan(source, space, name)) is not None:
             yield name, plan
 
 
-def _plan(
-    source: UnitSource, space: VectorSpace, name: str, bits: Literal[8, 16]
-) -> UnitPlan | None:
+def _plan(source: UnitSource, space: VectorSpace, name: str) -> UnitPlan | None:
     if name not in space.isa.products or not source.integers:
         return None
 
@@ -50,7 +47,7 @@ def _plan(
     matrices = MatrixCutter() if has_matrices else None
 
     def instead(kernel: Placed[Contraction]) -> Sequence[Placed[FormKernel]] | None:
-        return by_integers(kernel, source.integers, space, bits, matrices)
+        return by_integers(kernel, source.integers, space, name, matrices)
 
     return form_plan(source, space, instead, name)
 

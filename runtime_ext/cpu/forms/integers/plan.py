@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
-from typing import Literal
 
 from runtime_ext.cpu.forms.integers.spec import IntegerContraction
 from runtime_ext.cpu.forms.packs.plan import INT8, INT16, in_packs
 from runtime_ext.cpu.forms.packs.spec import MatrixContraction, in_matrices
+from runtime_ext.cpu.vector_space import VectorSpace
+from runtime_ext.isa.isa import BYTES
 from runtime_ext.kernels.cutter import Cutter
 from runtime_ext.kernels.expression import ACC, Expr
 from runtime_ext.kernels.spec import Contraction
@@ -30,16 +31,17 @@ _SIGNED = 127
 def by_integers(
     kernel: Placed[Contraction],
     bounds: Sequence[Bounds | None],
-    cutter: Cutter,
-    bits: Literal[8, 16],
+    space: VectorSpace,
+    name: str,
     matrices: Cutter | None = None,
 ) -> list[Placed[FormKernel]] | None:
-    """Return a kernel that narrows the data and one that multiplies integers of ``bits`` bits.
+    """Return a kernel that narrows the data and one that multiplies integers, ``name`` their type.
 
     Return None if data or weights are not known to be small integers. ``kernel`` is not cut yet;
     the unit's storages gain the narrow data. ``bounds`` has the range of each parameter's integers.
-    Data of 8 bits are shifted to be unsigned; to correct ``(x + shift) * w``, sums begin with
-    ``-shift * w``. ``matrices`` cuts for a processor that multiplies matrices of bytes.
+    Data of 8 bits are shifted to be unsigned, and multiplied less 128 where instructions take
+    signed ones; to correct ``(x + shift) * w``, sums begin with ``-shift * w``. ``matrices`` cuts
+    for a processor that multiplies matrices of bytes.
     """
     spec = kernel.spec
     if not spec.has_known_channels:
@@ -48,25 +50,30 @@ def by_integers(
     factors = _factors(spec, source, weight, bounds)
     if factors is None:
         return None
-    if bits == 16:
-        if spec.groups > 1 and spec.channels % INT16.channels:
+    products = space.isa.products[name]
+    space = space.of_products(products)
+    if name != BYTES:
+        pack = replace(INT16, channels=products.channels)
+        if spec.groups > 1 and spec.channels % pack.channels:
             return None
-        before, pairs = in_packs(kernel, cutter, INT16)
+        before, pairs = in_packs(kernel, space, pack)
         return [*before, pairs.beside(IntegerContraction(pairs.spec), pairs.places)]
     (low, high), (least, most) = factors
     # Zeros around an image are data, too.
     encoding = in_bytes(low, high)
     if encoding is None or least < -_SIGNED - 1 or most > _SIGNED:
         return None
-    if spec.groups > 1 and spec.channels % INT8.channels:
+    of_matrices = matrices is not None and in_matrices(spec)
+    cutter, pack = space, replace(INT8, channels=products.channels)
+    if matrices is not None and of_matrices:
+        cutter, pack = matrices, INT8
+    if spec.groups > 1 and spec.channels % pack.channels:
         return None
     shape = weight.shape
-    of_matrices = matrices is not None and in_matrices(spec)
-    if matrices is not None and of_matrices:
-        cutter = matrices
-    before, packed = in_packs(kernel, cutter, INT8, encoding.shift, matrices=of_matrices)
+    before, packed = in_packs(kernel, cutter, pack, encoding.shift, matrices=of_matrices)
     fours, places = packed.spec, packed.places
-    sums = channel_sums(shape, -encoding.shift, fours.parts, cutter.width(fours.blocking))
+    shift = encoding.shift - (_SIGNED + 1 if products.signed and not of_matrices else 0)
+    sums = channel_sums(shape, -shift, fours.parts, cutter.width(fours.blocking))
     starts = Storage(Role.CONSTANT, weight.number, sums.shape(shape), "int32", transform=sums)
     fours = replace(fours, buffers=(*fours.buffers, starts.shape))
     kind = MatrixContraction if of_matrices else IntegerContraction

@@ -14,12 +14,12 @@ class IntegerContraction(PackedContraction):
     Attributes
     ----------
     contraction
-        The contraction, in pairs of input channels: ``channels`` counts pairs, ``data`` has
-        their strides in elements of 16 bits, and a weight is a pair of them, one after another.
+        The contraction, in packs of input channels: ``channels`` counts packs, ``data`` has
+        their strides in elements, and a weight is a pack of them, one after another.
         Statements read and write float32; the value that they begin with is the exact sum.
     starts
         The buffer that holds, for each output channel of all blocks, the int32 that its sums begin
-        with. Channels are then in fours instead of pairs, data unsigned in 8 bits, weights signed.
+        with. Data are then unsigned in 8 bits, weights signed.
         None for integers in 16 bits, whose sums begin with zero.
     """
 

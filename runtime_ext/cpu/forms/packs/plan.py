@@ -19,7 +19,7 @@ from tvm_ios.program.program import Role
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """Channels whose products one instruction adds up: 32 bits of each factor.
+    """Channels whose products one instruction adds up.
 
     ``channels`` counts them; ``data`` is the data type of narrowed data, ``weights`` that of the
     buffer of weights, and ``step`` the conversion of weights from float32.

@@ -14,9 +14,10 @@ from runtime_ext.cpu.forms.winograd.linear_map import CoefficientTable, Value, p
 from runtime_ext.cpu.forms.winograd.spec import WinogradConvolution, WinogradOutput, WinogradTiles
 from runtime_ext.cpu.kernels.passes import Fetch, Passes, fetch_nothing
 from runtime_ext.cpu.kernels.tile_code import TileCode, regions
+from runtime_ext.cpu.kernels.words import WordOf, consecutive, spread, step_of
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index, constant, integer, load
-from runtime_ext.kernels.cut import ChannelPart, channel_parts, largest_divisor
+from runtime_ext.kernels.cut import ChannelPart, channel_parts
 from runtime_ext.kernels.open_shapes import is_multiple
 from runtime_ext.kernels.statements import Store, divide, store_vectors
 from tvm_ios.shapes.extent import is_open, symbols_in
@@ -95,7 +96,7 @@ class ProductsWriter:
         data: Any,
     ) -> None:
         self.spec, self.parts, self.code, self.data = spec, parts, code, data
-        self.buffers, self.lanes = code.buffers, isa.lanes
+        self.buffers, self.lanes, self.words = code.buffers, isa.lanes, isa.words
         self.width = spec.vectors * isa.lanes
         #: Elements from the products of one position to those of the next.
         self.pitch = spec.tiles.block * self.width + _APART
@@ -174,12 +175,17 @@ class ProductsWriter:
         accumulators = code.accumulators(rows * vectors, lanes)
         for acc in accumulators:
             code.store(acc, 0, constant(0.0, lanes), lanes)
-        unroll = largest_divisor(channels, max(1, _UNROLLED // (rows * vectors)))
-        with code.loop("ci", 0, channels // unroll) as step:
-            for u in range(unroll):
-                ci = step * unroll + u
-                self._multiply_add(data + ci, weights + ci * self.width, rows, accumulators)
-            fetch(weights + step * (unroll * self.width), unroll * self.width)
+        unroll = step_of(channels, _UNROLLED // (rows * vectors), self.words)
+
+        def read(row: int, ci: Index, words: int) -> Any:
+            return code.bind("x", load(self.data, data + row * channels + ci, words))
+
+        def multiply(first: Index, count: int) -> None:
+            for ci, word_of in consecutive(range(rows), first, count, self.words, read):
+                self._multiply_add(word_of, weights + ci * self.width, rows, accumulators)
+            fetch(weights + first * self.width, count * self.width)
+
+        code.steps("ci", channels, unroll, multiply)
         for p in range(rows):
             for v in range(vectors):
                 at = target + (row + p) * self.width + v * lanes
@@ -187,14 +193,13 @@ class ProductsWriter:
                 code.store(self.products, at, load(acc, 0, lanes), lanes)
 
     def _multiply_add(
-        self, data: Index, weights: Index, rows: int, accumulators: list[Any]
+        self, word_of: WordOf, weights: Index, rows: int, accumulators: list[Any]
     ) -> None:
         code, lanes, vectors = self.code, self.lanes, self.spec.vectors
         weight = self.buffers[self.spec.weight]
         line = [code.bind("w", load(weight, weights + v * lanes, lanes)) for v in range(vectors)]
         for p in range(rows):
-            at = data + p * self.spec.tiles.channels
-            value = code.bind("x", load(self.data, at, lanes, 0))
+            value = code.bind("x", spread([word_of(p)], lanes))
             for v in range(vectors):
                 acc = accumulators[p * vectors + v]
                 code.store(acc, 0, load(acc, 0, lanes) + value * line[v], lanes)
