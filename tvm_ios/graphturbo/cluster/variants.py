@@ -63,12 +63,17 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Variants:
-    """The variants of a network with the batch of a cluster, each simulated when asked for."""
+    """The variants of a network with the batch of a cluster, each simulated when asked for.
+
+    ``with_sums`` says whether sums continue the layer before them; by default if the fastest
+    placement is sought.
+    """
 
     graph: OpGraph
     device: MemoryHierarchy
     placement: Placement = Placement.FASTEST
     progress: Progress = field(default=silent, repr=False, compare=False)
+    with_sums: bool | None = None
 
     def __getitem__(self, variant: str) -> Simulation:
         """Return the simulation of a variant; names are those of :data:`VARIANTS`."""
@@ -97,7 +102,10 @@ class Variants:
     @cached_property
     def layers(self) -> Layers:
         """The layers of the graph."""
-        return form_layers(self.graph, with_sums=self.placement is Placement.FASTEST)
+        fastest = self.placement is Placement.FASTEST
+        return form_layers(
+            self.graph, with_sums=fastest if self.with_sums is None else self.with_sums
+        )
 
     @property
     def _most(self) -> int | None:
