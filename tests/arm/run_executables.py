@@ -11,7 +11,9 @@ from contextlib import closing
 
 import numpy as np
 
-from runtime_ext.execution.executable import load
+sys.modules["tvm"] = None  # type: ignore[assignment]
+
+from runtime_ext.execution.executable import load  # noqa: E402
 
 
 def main() -> None:
