@@ -19,7 +19,7 @@ RELAY_TESTS := $(RELAY)/bin/relay-python -m pytest tests/relay $(SIDE_BY_SIDE)
 HAS_RELAY_BASE := $(shell $(RELAY_BASE) -c "print('yes')" 2>/dev/null)
 RELAY_LEFT_OUT := @echo "left out: tests/relay, which need CPython 3.11 (RELAY_BASE=/path/to/python3.11)"
 
-.PHONY: docs environments site demo test test-all torch test-torch packaged test-packaged test-arm page-tools relay-env lint bench wheels clean
+.PHONY: docs environments site demo test test-all torch test-torch packaged test-packaged test-arm test-arm-all arm page-tools relay-env lint bench wheels clean
 
 # Where scheduling pays on a CPU: a batch whose tensors leave the caches.
 demo: $(STAMP)
@@ -50,13 +50,18 @@ packaged: $(STAMP)
 test-packaged: packaged
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow" tests/models/test_packaged_networks.py
 
-# Kernels and programs for 64-bit Arm, emulated: g++-aarch64-linux-gnu and qemu-user of Debian are
+# Kernels and programs for 64-bit Arm, emulated: cmake, g++-aarch64-linux-gnu and qemu-user of Debian are
 # needed. Products of integers are for x86 alone.
-test-arm: $(STAMP)
-	$(MAKE) -f tests/arm/Makefile PYTHON=$(BIN)/python
+test-arm: arm
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow" tests/arm
 	TVM_IOS_TEST_LEVEL=armv8-a $(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow" -k "not int16" \
 	  --ignore tests/cpu/test_integer_contraction.py tests/cpu tests/kernels
+
+test-arm-all: arm
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/arm
+
+arm: $(STAMP)
+	$(MAKE) -f tests/arm/Makefile PYTHON=$(BIN)/python
 
 # What slow tests look at pages and traces with: axe-core, and Perfetto's trace processor.
 TOOLS := build/page-tools
