@@ -32,11 +32,12 @@ needs_python = pytest.mark.skipif(not PYTHON.exists(), reason="needs Python for 
 class Executables:
     """A process that runs executables on Arm; if one ends it, it starts again."""
 
-    def __init__(self) -> None:
+    def __init__(self, *options: str) -> None:
+        self._options = options
         self._start()
 
     def _start(self) -> None:
-        command = [PYTHON, Path(__file__).with_name("run_executables.py")]
+        command = [PYTHON, Path(__file__).with_name("run_executables.py"), *self._options]
         self._process = subprocess.Popen(
             list(map(str, command)),
             stdin=subprocess.PIPE,
@@ -64,20 +65,23 @@ class Executables:
 
 
 def run_on_arm(
-    source: ModelSource, inputs: Mapping[str, Array], folder: Path, level: str = "armv8-a"
+    source: ModelSource, inputs: Mapping[str, Array], folder: Path, *options: str
 ) -> list[Array]:
-    """Compile a model for a level of Arm's, and return what its executable computes there.
+    """Compile a model for Arm, and return what its executable computes there.
 
-    Units run side by side on two lanes where they can, which nothing has measured.
+    Units run side by side on two lanes where they can, which nothing has measured. ``options`` are
+    of ``run_executables.py``.
     """
     prepared = prepare(load_model(source).module)
     module = apply_schedule(prepared, greedy_schedule(prepared.units))
-    model = build(module, lanes=2, target=host_target(2, level))
+    model = build(module, lanes=2, target=host_target(2, "armv8-a"))
     model.save(folder)
-    return executables().run(folder, {port.name: inputs[port.name] for port in model.inputs})
+    return executables(*options).run(
+        folder, {port.name: inputs[port.name] for port in model.inputs}
+    )
 
 
 @cache
-def executables() -> Executables:
-    """The one process of all tests that run one after another."""
-    return Executables()
+def executables(*options: str) -> Executables:
+    """The one process of all tests that run one after another with these options."""
+    return Executables(*options)

@@ -2,6 +2,7 @@
 
 The program of the folder FOLDER is loaded by the C++ loader, and given the arrays of INPUTS.npz by
 name; OUTPUTS.npz gets its outputs in the model's order. The answer is a line, an error or nothing.
+With the argument ``--without-tvm`` there is no TVM.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from contextlib import closing
 
 import numpy as np
 
-sys.modules["tvm"] = None  # type: ignore[assignment]
+if "--without-tvm" in sys.argv:
+    sys.modules["tvm"] = None  # type: ignore[assignment]
 
-from runtime_ext.execution.executable import load  # noqa: E402
+from runtime_ext.execution.executable import load
 
 
 def main() -> None:
