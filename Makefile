@@ -19,7 +19,7 @@ RELAY_TESTS := $(RELAY)/bin/relay-python -m pytest tests/relay $(SIDE_BY_SIDE)
 HAS_RELAY_BASE := $(shell $(RELAY_BASE) -c "print('yes')" 2>/dev/null)
 RELAY_LEFT_OUT := @echo "left out: tests/relay, which need CPython 3.11 (RELAY_BASE=/path/to/python3.11)"
 
-.PHONY: docs environments site demo test test-all torch test-torch packaged test-packaged test-arm page-tools relay-env lint bench wheels clean
+.PHONY: docs environments site demo test test-all torch test-torch packaged test-packaged test-arm test-arm-all arm page-tools relay-env lint bench wheels clean
 
 # Where scheduling pays on a CPU: a batch whose tensors leave the caches.
 demo: $(STAMP)
@@ -50,17 +50,22 @@ packaged: $(STAMP)
 test-packaged: packaged
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow" tests/models/test_packaged_networks.py
 
-# Kernels and programs for 64-bit Arm, emulated: g++-aarch64-linux-gnu and qemu-user of Debian are
+# Kernels and programs for 64-bit Arm, emulated: cmake, g++-aarch64-linux-gnu and qemu-user of Debian are
 # needed. The extensions are for products of integers and of bfloat16.
-ON_ARM := $(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow"
+ON_ARM := $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 PACKS := tests/cpu/test_integer_contraction.py tests/cpu/test_bfloat16.py tests/cpu/test_encoded_tensors.py \
   tests/kernels/test_open_integers.py
-test-arm: $(STAMP)
-	$(MAKE) -f tests/arm/Makefile PYTHON=$(BIN)/python
+test-arm: arm
+	$(ON_ARM) -m "not slow" tests/arm
+	TVM_IOS_TEST_LEVEL=armv8-a $(ON_ARM) -m "not slow" tests/cpu tests/kernels
+	TVM_IOS_TEST_LEVEL=armv8-a+dotprod $(ON_ARM) -m "not slow" $(PACKS)
+	TVM_IOS_TEST_LEVEL=armv8-a+i8mm+bf16 $(ON_ARM) -m "not slow" $(PACKS)
+
+test-arm-all: arm
 	$(ON_ARM) tests/arm
-	TVM_IOS_TEST_LEVEL=armv8-a $(ON_ARM) tests/cpu tests/kernels
-	TVM_IOS_TEST_LEVEL=armv8-a+dotprod $(ON_ARM) $(PACKS)
-	TVM_IOS_TEST_LEVEL=armv8-a+i8mm+bf16 $(ON_ARM) $(PACKS)
+
+arm: $(STAMP)
+	$(MAKE) -f tests/arm/Makefile PYTHON=$(BIN)/python
 
 # What slow tests look at pages and traces with: axe-core, and Perfetto's trace processor.
 TOOLS := build/page-tools

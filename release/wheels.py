@@ -1,4 +1,4 @@
-"""Build the distributions of tvm-ios: sdists, and wheels for the architecture of this machine.
+"""Build the distributions of tvm-ios: sdists, and wheels for the architecture of an interpreter.
 
 Writes `tvm-ios` and `tvm-ios-runtime` to a folder. Each wheel is built from its sdist, and gets the
 oldest manylinux tag that its library allows, which the compiler of this machine decides;
@@ -25,13 +25,16 @@ def main() -> None:
     """Parse the command line, build, and print what was written."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=_Help)
     parser.add_argument("folder", type=Path, nargs="?", default=_ROOT / "dist", help="to write to")
-    folder: Path = parser.parse_args().folder.absolute()
-    for path in build_distributions(folder):
+    parser.add_argument("--python", default=sys.executable, help="to build wheels with")
+    options = parser.parse_args()
+    for path in build_distributions(options.folder.absolute(), options.python):
         print(f"{path.stat().st_size / 1e6:6.2f} MB  {path}")
 
 
-def build_distributions(folder: Path) -> list[Path]:
+def build_distributions(folder: Path, python: str = sys.executable) -> list[Path]:
     """Build everything into a folder; the files written: an sdist and a wheel of each project.
+
+    Wheels are for the architecture of ``python``, an interpreter that may be emulated.
 
     Raises
     ------
@@ -44,7 +47,9 @@ def build_distributions(folder: Path) -> list[Path]:
         sdist = _build_sdist(_ROOT, work / "sdist")
         runtime = make_runtime_project(_unpacked(sdist, work / "sources"))
         sdists = [sdist, _build_sdist(runtime, work / "runtime-sdist")]
-        wheels = [_build_wheel(path, work / path.name.removesuffix(".tar.gz")) for path in sdists]
+        wheels = [
+            _build_wheel(path, work / path.name.removesuffix(".tar.gz"), python) for path in sdists
+        ]
         return [path.replace(folder / path.name) for path in (*sdists, *wheels)]
 
 
@@ -54,8 +59,9 @@ def _build_sdist(project: Path, output: Path) -> Path:
     return sdist
 
 
-def _build_wheel(sdist: Path, work: Path) -> Path:
-    _python("build", "--wheel", "--outdir", str(work / "built"), str(_unpacked(sdist, work)))
+def _build_wheel(sdist: Path, work: Path, python: str) -> Path:
+    wheel = ["wheel", "--no-deps", "--wheel-dir", str(work / "built"), str(_unpacked(sdist, work))]
+    _python("pip", "--python", python, *wheel)
     (built,) = (work / "built").glob("*.whl")
     # The package apache-tvm-ffi brings the library, and loads it before ours.
     repair = ["repair", "--exclude", "libtvm_ffi.so", "--wheel-dir", str(work / "wheel")]

@@ -36,8 +36,9 @@ def built_file(folder: str, name: str) -> Path:
     ImportError if it was not built.
     """
     roots = [Path(__file__).parents[1]]
-    with suppress(metadata.PackageNotFoundError):
-        roots.append(Path(str(metadata.distribution(COMPLETE).locate_file(""))))
+    for distribution in (COMPLETE, RUNTIME):
+        with suppress(metadata.PackageNotFoundError):
+            roots.append(Path(str(metadata.distribution(distribution).locate_file(""))))
     if native := os.environ.get("TVM_IOS_NATIVE_LIB"):
         roots.append(Path(native).absolute().parents[1])
     for root in roots:

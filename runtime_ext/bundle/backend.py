@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,20 @@ def _open_on_cpu(bundle: Bundle, lanes: int | None) -> Backend[BundledKernels]:
     from runtime_ext.machine.cpu_features import missing_features
     from runtime_ext.machine.this_machine import available_lanes
 
-    missing = missing_features(tuple(bundle.about["features"]))
+    # Bundles of older versions are for x86-64 alone, and do not say so.
+    machine, here = bundle.about.get("machine", "x86_64"), platform.machine()
+    if machine != here:
+        raise BundleError(
+            f"{bundle.folder} was made for {machine} and this machine is {here}: bundle the model "
+            "with another --arch"
+        )
+    try:
+        missing = missing_features(tuple(bundle.about["features"]))
+    except ImportError as error:
+        raise BundleError(
+            f"{bundle.folder} was made where there was no executor for {here}: install the Python "
+            "package tvm-ios-runtime"
+        ) from error
     if missing:
         raise BundleError(
             f"{bundle.folder} was made for {bundle.about['target']} and this CPU lacks "

@@ -26,8 +26,8 @@ def check_python() -> Iterator[Check]:
     if not SpecifierSet(required).contains(version, prereleases=True):
         remedy = f"make a virtual environment with Python {required} and install tvm-ios there"
         yield Check("python", Status.PROBLEM, detail, remedy)
-    elif (platform.system(), machine) != ("Linux", "x86_64"):
-        remedy = "use Linux on x86-64: kernels and the executor are made for it"
+    elif platform.system() != "Linux" or machine not in ("x86_64", "aarch64"):
+        remedy = "use Linux on x86-64 or 64-bit Arm: kernels and the executor are made for these"
         yield Check("python", Status.PROBLEM, detail, remedy)
     else:
         yield Check("python", Status.OK, detail)

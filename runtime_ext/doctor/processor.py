@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterator
 
 from runtime_ext.doctor.check import Check, Status
-from runtime_ext.isa.x86 import V2, V4
+from runtime_ext.isa.levels import highest_level
+from runtime_ext.isa.x86 import V2
 from runtime_ext.machine.cpu_features import host_features
 from runtime_ext.machine.this_machine import available_lanes, cpu_quota, host_level, processor
 from tvm_ios.errors import UserError
@@ -18,19 +19,16 @@ def check_processor() -> Iterator[Check]:
     try:
         level = host_level()
     except UserError as error:
-        remedy = "use a machine with x86-64 and SSE 4.2, better AVX2 or AVX-512"
+        remedy = "use a machine with x86-64 and SSE 4.2, better AVX2 or AVX-512, or 64-bit Arm"
         yield Check("processor", Status.PROBLEM, f"{processor()}: {error}", remedy)
         return
     detail = f"{processor()}: kernels are made for {level.name}"
-    if level is V4:
-        yield Check("processor", Status.OK, detail)
-        return
-    lacking = ", ".join(sorted(V4.features - host_features()))
+    lacking = ", ".join(sorted(highest_level(level.machine).features - host_features()))
     if level is V2:
         remedy = "expect slow kernels: without AVX2 vectors have four numbers"
         yield Check("processor", Status.WARNING, f"{detail}; it lacks AVX2 and FMA", remedy)
     else:
-        yield Check("processor", Status.OK, f"{detail} (it lacks {lacking})")
+        yield Check("processor", Status.OK, f"{detail} (it lacks {lacking})" if lacking else detail)
 
 
 def check_lanes() -> Iterator[Check]:

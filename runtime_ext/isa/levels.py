@@ -33,6 +33,11 @@ def best_level(machine: str, features: Collection[str]) -> Level:
     )
 
 
+def highest_level(machine: str) -> Level:
+    """Return the level of a machine, named as by uname, with all features that kernels may use."""
+    return arm.best_level(arm.EXTENSIONS.values()) if machine == arm.AARCH64 else x86.V4
+
+
 def level_named(name: str) -> Level:
     """Return the level of a name; raise KeyError if there is none."""
     return x86.LEVELS[name] if name in x86.LEVELS else arm.level_named(name)

@@ -14,7 +14,6 @@ from runtime_ext.isa.arm import ARM, PARTS
 from runtime_ext.isa.isa import Level
 from runtime_ext.isa.levels import best_level, level_named
 from runtime_ext.machine.cpu_features import host_features
-from tvm_ios.errors import UserError
 
 if TYPE_CHECKING:
     import tvm
@@ -71,15 +70,7 @@ def processor_of(cpuinfo: str) -> str:
 
 
 def host_level() -> Level:
-    """Return the best level of this machine.
-
-    Raise UserError if it has none, or is not x86-64.
-    """
-    if platform.machine() != "x86_64":
-        raise UserError(
-            "kernels are made for x86-64 with SSE 4.2 or better; "
-            f"this machine is {platform.machine()}"
-        )
+    """Return the best level of this machine; raise UserError if it has none."""
     return best_level(platform.machine(), host_features())
 
 

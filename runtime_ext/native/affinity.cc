@@ -26,7 +26,9 @@ class Changing {
     const std::uint64_t own = ForkCount() + 1;
     for (;;) {
       std::uint64_t holder = holder_.load(std::memory_order_relaxed);
-      if (holder != own && holder_.compare_exchange_weak(holder, own)) {
+      // What the holder before has done is seen.
+      if (holder != own && holder_.compare_exchange_weak(holder, own, std::memory_order_acquire,
+                                                         std::memory_order_relaxed)) {
         held_ = true;
         return;
       }
@@ -35,7 +37,7 @@ class Changing {
     }
   }
   ~Changing() {
-    if (held_) holder_.store(0);
+    if (held_) holder_.store(0, std::memory_order_release);
   }
   Changing(const Changing&) = delete;
   Changing& operator=(const Changing&) = delete;

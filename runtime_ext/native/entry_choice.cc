@@ -137,8 +137,9 @@ std::string ShapeMisfit(const Entry& entry, const Shapes& shapes) {
   return "";
 }
 
-// Higher for what is taken first: GPUs, then levels of x86-64.
+// Higher for what is taken first: GPUs, then levels of x86-64, or of Arm by their extensions.
 std::int64_t Level(const std::string& arch) {
+  if (arch.rfind("armv8-a", 0) == 0) return std::count(arch.begin(), arch.end(), '+');
   const auto is_digit = [](char c) { return '0' <= c && c <= '9'; };
   std::string stem = arch;
   while (!stem.empty() && (stem.back() == 'a' || stem.back() == 'f')) stem.pop_back();

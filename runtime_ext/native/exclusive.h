@@ -12,11 +12,13 @@ namespace tvm_ios {
 class Exclusive {
  public:
   explicit Exclusive(std::atomic<bool>* inside) : inside_(inside) {
-    if (inside_->exchange(true)) {
+    // What the one before has left is seen. Where who leaves asks after that whether to close, the
+    // order must be sequentially consistent.
+    if (inside_->exchange(true, std::memory_order_acquire)) {
       Misuse("this session is in use by another thread; make one session a thread");
     }
   }
-  ~Exclusive() { inside_->store(false); }
+  ~Exclusive() { inside_->store(false, std::memory_order_seq_cst); }
   Exclusive(const Exclusive&) = delete;
   Exclusive& operator=(const Exclusive&) = delete;
 

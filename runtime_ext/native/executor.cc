@@ -26,13 +26,14 @@ class Executor::Exclusive {
                        "the parent, so make a new one here",
                        "");
     }
-    if (owner_->busy_.exchange(true)) {
+    // Acquires what the last one inside has left; Close and Release say what else is asked.
+    if (owner_->busy_.exchange(true, std::memory_order_acquire)) {
       throw ffi::Error("BusyError",
                        "this session is running, in another thread or in one of its own kernels; "
                        "make one session a thread",
                        "");
     }
-    if (owner_->closed_) {
+    if (owner_->closed_.load(std::memory_order_relaxed)) {
       owner_->Release();
       throw ffi::Error("BusyError", "this session is closed; make a new one", "");
     }
@@ -105,20 +106,21 @@ void Executor::StartThreads() {
 
 void Executor::Close() {
   if (Forked()) return;
-  closed_.store(true);
+  closed_.store(true, std::memory_order_seq_cst);
   // Either we see that nobody is inside, or whoever is sees that it is closed, and ends the
   // threads when leaving (both sides sequentially consistent).
-  if (busy_.exchange(true)) return;
-  stop_.store(true, std::memory_order_seq_cst);
+  if (busy_.exchange(true, std::memory_order_seq_cst)) return;
+  // The bell tells it on.
+  stop_.store(true, std::memory_order_relaxed);
   begun_.Wake();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
-  busy_.store(false);
+  busy_.store(false, std::memory_order_release);
 }
 
 void Executor::Release() {
-  busy_.store(false);
-  if (closed_) Close();
+  busy_.store(false, std::memory_order_seq_cst);
+  if (closed_.load(std::memory_order_seq_cst)) Close();
 }
 
 void Executor::Run() {
@@ -166,7 +168,7 @@ void Executor::RunOnce() {
     begun_.Publish(runs_);
   }
   RunLane(runs_, 0);
-  if (!abort_.load(std::memory_order_acquire)) return;
+  if (!abort_.load(std::memory_order_relaxed)) return;
   // Of a run that is whole nothing is left to be claimed, so threads may come late to it and even
   // miss it. Here they might still be in a kernel, or begin one.
   for (std::size_t lane : helpers_) left_[lane].Sleep(runs_, never_);
@@ -204,7 +206,7 @@ void Executor::Fail(std::string message, std::string backtrace) {
   if (abort_.load(std::memory_order_relaxed)) return;
   failure_ = std::move(message);
   failure_backtrace_ = std::move(backtrace);
-  abort_.store(true, std::memory_order_seq_cst);
+  abort_.store(true, std::memory_order_relaxed);
   for (Signal& signal : progress_) signal.Wake();
 }
 

@@ -82,7 +82,7 @@ class Executor {
   // Gives the plan's references their values, between two runs.
   void Bind(const std::vector<std::int64_t>& values) { plan_->Bind(values); }
   // The lane's thread as the system numbers it; 0 before it has begun, or a run for lane 0.
-  pid_t thread(std::size_t lane) const { return threads_of_lanes_[lane].load(); }
+  pid_t thread(std::size_t lane) const { return threads_of_lanes_[lane].load(std::memory_order_relaxed); }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -133,7 +133,8 @@ class Executor {
   // The run and how many of a lane's launches are done in it, as one number that only grows: a
   // thread that wakes up in a later run finds what it waited for done.
   std::vector<Signal> progress_;
-  // For each lane, for each launch the last run in which it was claimed, and by whom.
+  // For each lane, for each launch the last run in which it was claimed, and by whom. They only
+  // decide who runs it: what it needs was acquired from the progress of lanes before.
   std::vector<std::vector<std::atomic<std::uint64_t>>> claims_;
   // For each lane, for each launch its tiles.
   std::vector<std::vector<Pieces>> pieces_;
@@ -141,12 +142,15 @@ class Executor {
   std::vector<Signal> left_;
   Signal begun_;
   std::uint64_t runs_ = 0;
-  // By lane, as the system numbers them; 0 before a thread has begun.
+  // By lane, as the system numbers them; 0 before a thread has begun. Like the CPUs below they are
+  // hints: an old one moves a thread without need, or not.
   std::vector<std::atomic<pid_t>> threads_of_lanes_;
 
   // Where each lane's thread last began a launch; -1 if it was sent away from there since.
   std::vector<std::atomic<int>> cpus_of_lanes_;
 
+  // A run has failed: seen late it costs a launch, sleepers are told by the bells of progress_, and
+  // why it failed is read when all threads have left the run.
   std::atomic<bool> abort_{false};
   std::atomic<bool> stop_{false};
   std::atomic<bool> busy_{false};
@@ -157,6 +161,7 @@ class Executor {
   std::string failure_;
   std::string failure_backtrace_;
 
+  // Set before a run is published.
   std::atomic<bool> timed_{false};
   Clock::time_point origin_;
   std::vector<std::vector<Span>> spans_;

@@ -138,7 +138,7 @@ bool Executor::CallAll(std::uint64_t run, const Step& step, Pieces* pieces) {
   }
   const Clock::time_point deadline = Clock::now() + spin_;
   while (pieces->done() < count) {
-    if (abort_.load(std::memory_order_acquire)) return false;
+    if (abort_.load(std::memory_order_relaxed)) return false;
     if (Clock::now() < deadline) {
       Pause();
     } else {
@@ -220,7 +220,7 @@ bool Executor::AwaitOrStandIn(std::uint64_t run, std::size_t lane, std::uint64_t
   ThreadWatch watch;
   Clock::time_point deadline = Clock::now() + spin_;
   while (!signal.SpinBriefly(target)) {
-    if (abort_.load(std::memory_order_acquire)) return false;
+    if (abort_.load(std::memory_order_relaxed)) return false;
     const Pending pending = FindPending(run, lane);
     if (pending.over) continue;
     if (pending.runner.has_value() && helping && Help(run, pending.lane, pending.launch)) {

@@ -34,13 +34,15 @@ class Pieces {
     learned_.fetch_add(1, std::memory_order_relaxed);
   }
 
-  // Lets pieces be taken in a run; the runner does so once it has claimed the launch.
+  // Lets pieces be taken in a run; the runner does so once it has claimed the launch. It releases
+  // what it has seen to who helps, and that none is done.
   void Open(std::uint64_t run, std::uint64_t count) {
     done_.store(0, std::memory_order_relaxed);
     left_.store(Word(run, 0, count), std::memory_order_release);
   }
 
   // The number of a piece that nobody else has; none if there are no more, or not in this run.
+  // The first look acquires what the launch depends on; taking only decides who has the piece.
   std::optional<std::uint64_t> Take(std::uint64_t run, bool first) {
     std::uint64_t word = left_.load(std::memory_order_acquire);
     for (;;) {
@@ -48,14 +50,13 @@ class Pieces {
       const std::uint64_t back = word & kMask;
       if (word >> 2 * kBits != run || front == back) return std::nullopt;
       const std::uint64_t rest = first ? Word(run, front + 1, back) : Word(run, front, back - 1);
-      if (left_.compare_exchange_weak(word, rest, std::memory_order_acq_rel,
-                                      std::memory_order_acquire)) {
+      if (left_.compare_exchange_weak(word, rest, std::memory_order_relaxed)) {
         return first ? front : back - 1;
       }
     }
   }
 
-  // A piece that was taken is computed.
+  // A piece that was taken is computed: its results go to the runner.
   void Done() { done_.fetch_add(1, std::memory_order_release); }
   std::uint64_t done() const { return done_.load(std::memory_order_acquire); }
 
@@ -74,7 +75,8 @@ class Pieces {
   // The run, and which pieces are left in it: from the one, to the other.
   std::atomic<std::uint64_t> left_{0};
   std::atomic<std::uint64_t> done_{0};
-  // The fewest picoseconds that a tile took, and in how many runs that was looked at.
+  // The fewest picoseconds that a tile took, and in how many runs that was looked at; from one run
+  // to the next they go with all else that lanes publish.
   std::atomic<std::int64_t> least_{kUnknown};
   std::atomic<std::uint64_t> learned_{0};
 };

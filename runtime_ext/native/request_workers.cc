@@ -43,7 +43,7 @@ ffi::Array<Result> RequestWorkers::RunMany(const ffi::Array<Request>& requests,
   const std::unique_ptr<RequestWorkers, void (*)(RequestWorkers*)> leaving(
       this, [](RequestWorkers* self) { self->EndIfClosed(); });
   const Exclusive exclusive(&inside_);
-  if (closed_) throw ffi::Error("BusyError", "this session is closed; make a new one", "");
+  if (closed_.load(std::memory_order_relaxed)) throw ffi::Error("BusyError", "this session is closed; make a new one", "");
   if (workers < 1) {
     Misuse(std::to_string(workers) + " workers can run nothing: take one or more");
   }
@@ -60,11 +60,12 @@ ffi::Array<Result> RequestWorkers::RunMany(const ffi::Array<Request>& requests,
   const std::size_t count = requests.size();
   std::vector<Result> results(count);
   std::vector<std::optional<ffi::Error>> errors(count);
+  // Decides who has a request; its result is seen when the thread has ended.
   std::atomic<std::size_t> next{0};
   const auto work = [&](std::size_t worker) {
     std::optional<PinnedHere> here;
     if (bound) here.emplace(cpus[worker]);
-    for (std::size_t i; (i = next.fetch_add(1)) < count;) {
+    for (std::size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
       try {
         results[i] = RunRequest(sessions[worker], requests[i]);
       } catch (const ffi::Error& error) {
@@ -81,7 +82,7 @@ ffi::Array<Result> RequestWorkers::RunMany(const ffi::Array<Request>& requests,
   try {
     for (std::size_t i = 1; i < sessions.size() && i < count; ++i) threads.emplace_back(work, i);
   } catch (...) {
-    next = count;
+    next.store(count, std::memory_order_relaxed);
     join();
     throw;
   }
@@ -117,17 +118,19 @@ void RequestWorkers::Reserve() {
 }
 
 void RequestWorkers::Close() {
-  closed_ = true;
+  closed_.store(true, std::memory_order_seq_cst);
   EndIfClosed();
 }
 
 // Either Close sees that nobody is inside, or whoever is sees on leaving that it is closed (both
 // sides sequentially consistent).
 void RequestWorkers::EndIfClosed() {
-  if (!closed_ || inside_.exchange(true)) return;
+  if (!closed_.load(std::memory_order_seq_cst) || inside_.exchange(true, std::memory_order_seq_cst)) {
+    return;
+  }
   alone_.reset();
   sessions_.clear();
-  inside_ = false;
+  inside_.store(false, std::memory_order_release);
 }
 
 }  // namespace tvm_ios

@@ -1,4 +1,6 @@
 // A counter that threads raise and others wait for: they spin first and then sleep.
+//
+// tests/memory_model/test_executor.py tries the orders of all atomics here, and weaker ones.
 #ifndef TVM_IOS_NATIVE_SIGNAL_H_
 #define TVM_IOS_NATIVE_SIGNAL_H_
 
@@ -26,6 +28,7 @@ inline void Pause() {
 // must not travel with another lane's.
 class alignas(128) Signal {
  public:
+  // Acquires all that was written before the value was published.
   std::uint64_t value() const { return value_.load(std::memory_order_acquire); }
 
   void Publish(std::uint64_t value) {
@@ -40,7 +43,9 @@ class alignas(128) Signal {
   // let who signals wait for whom they woke before.
   void Wake() {
     wanted_.store(kNobody, std::memory_order_seq_cst);
-    bell_.fetch_add(1, std::memory_order_seq_cst);
+    // Who hears this ring sees what it is rung for, be it a value or that the wait is cancelled; the
+    // system call's lock is between who does not and is not asleep yet, and the waking.
+    bell_.fetch_add(1, std::memory_order_release);
     syscall(SYS_futex, &bell_, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
   }
 
@@ -61,6 +66,7 @@ class alignas(128) Signal {
     const auto deadline = std::chrono::steady_clock::now() + duration;
     do {
       if (SpinBriefly(target)) return true;
+      // Seen late it costs a round.
     } while (!cancelled.load(std::memory_order_relaxed) &&
              std::chrono::steady_clock::now() < deadline);
     return false;
@@ -70,12 +76,12 @@ class alignas(128) Signal {
   bool Sleep(std::uint64_t target, const std::atomic<bool>& cancelled) {
     for (;;) {
       // Before saying what is wanted: whoever rings after that makes the system call return.
-      const std::uint32_t rung = bell_.load(std::memory_order_seq_cst);
+      const std::uint32_t rung = bell_.load(std::memory_order_acquire);
       std::uint64_t least = wanted_.load(std::memory_order_seq_cst);
-      while (least > target && !wanted_.compare_exchange_weak(least, target)) {
+      while (least > target && !wanted_.compare_exchange_weak(least, target, std::memory_order_seq_cst)) {
       }
       if (value_.load(std::memory_order_seq_cst) >= target) return true;
-      if (cancelled.load(std::memory_order_seq_cst)) return false;
+      if (cancelled.load(std::memory_order_relaxed)) return false;
       syscall(SYS_futex, &bell_, FUTEX_WAIT_PRIVATE, rung, nullptr, nullptr, 0);
     }
   }

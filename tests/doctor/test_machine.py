@@ -105,10 +105,20 @@ def test_processors(level: str | None, status: Status, monkeypatch: Patch) -> No
 
 
 def test_another_architecture_is_named(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(platform, "machine", lambda: "mips")
     (check,) = check_processor()
     assert check.status is Status.PROBLEM
-    assert "this machine is aarch64" in check.detail
+    assert "this machine is mips" in check.detail
+
+
+def test_levels_of_arm_name_the_extensions_that_are_lacking(monkeypatch: Patch) -> None:
+    features = frozenset({"neon", "lse", "dotprod", "fullfp16"})
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(machine, "host_features", lambda: features)
+    monkeypatch.setattr(processor, "host_features", lambda: features)
+    (check,) = check_processor()
+    assert check.status is Status.OK
+    assert check.detail.endswith("armv8-a+dotprod+fp16 (it lacks bf16, i8mm)")
 
 
 def quota_files(folder: Path, version: int, quota: str) -> Path:

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from runtime_ext.fleet.tracker import Address, Tracker, TrackerError
 
 KEY = "tested"
-#: Seconds in which a process that imports TVM is ready, on a machine that is busy.
-_STARTS = 120.0
+#: Seconds in which a process that imports TVM is ready, on a machine that is busy or emulated.
+_STARTS = 600.0
 
 
 @dataclass
@@ -42,14 +42,14 @@ class Processes:
         self.signal(server, signal.SIGKILL)
         self.servers.pop(server).wait()
 
-    def start(self, ours: bool = False) -> str:
-        """One more server, TVM's or ours; its address."""
+    def start(self, ours: bool = False, python: str = sys.executable) -> str:
+        """One more server, TVM's or ours, perhaps of another Python; its address."""
         port = _free_port()
         if ours:
             command = ["tvm_ios", "server", "--port", str(port)]
         else:
             command = ["tvm.exec.rpc_server", *_listening(port)]
-        process = _started(["-m", *command, *self.options])
+        process = _started(["-m", *command, *self.options], python)
         address = f"127.0.0.1:{port}"
         self.servers[address] = process
         self.wait(len(self.servers))
@@ -89,13 +89,14 @@ def _listening(port: int) -> list[str]:
     return ["--host", "127.0.0.1", "--port", str(port), "--port-end", str(port + 1)]
 
 
-def _started(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+def _started(arguments: Sequence[str], python: str = sys.executable) -> subprocess.Popen[bytes]:
     # In a group of its own, which is killed as a whole: servers have a process for each session.
+    path = os.pathsep.join(p for p in sys.path if p)
     return subprocess.Popen(
-        [sys.executable, *arguments],
+        [python, *arguments],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        env=os.environ | ({"PYTHONPATH": path} if python == sys.executable else {}),
         start_new_session=True,
     )
 

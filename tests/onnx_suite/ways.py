@@ -30,7 +30,10 @@ class Computed:
 Way = Callable[[onnx.ModelProto, Path, Mapping[str, Array]], Computed]
 
 #: Those whose sentences are refusals, not errors.
-OURS = ("tvm-ios", "tvm-ios-lanes", "tvm-ios-open", "tvm-ios-guarded", "tvm-ios-relay")
+OURS = (
+    *("tvm-ios", "tvm-ios-lanes", "tvm-ios-open", "tvm-ios-guarded", "tvm-ios-arm"),
+    "tvm-ios-relay",
+)
 
 
 def _tvm_ios(
@@ -148,6 +151,15 @@ def _range(extent: int, random: Random) -> Range:
     return Range(least, extent + step * random.randint(1, 5), step)
 
 
+def _tvm_ios_arm(model: onnx.ModelProto, path: Path, feeds: Mapping[str, Array]) -> Computed:
+    """Compiled here, and run by an emulated processor of Arm's."""
+    from tests.arm.executables import run_on_arm
+    from tvm_ios.models.source import ModelSource
+
+    source = ModelSource(str(path), shapes=_open_shapes(model, feeds))
+    return Computed(run_on_arm(source, feeds, path.parent / "executable"))
+
+
 def _open_shapes(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> dict[str, tuple[int, ...]]:
     """What a user says with ``--shape``."""
     return {
@@ -196,6 +208,7 @@ WAYS: Mapping[str, Way] = {
     "tvm-ios-lanes": partial(_tvm_ios, lanes=2),
     "tvm-ios-open": _tvm_ios_open,
     "tvm-ios-guarded": _tvm_ios_guarded,
+    "tvm-ios-arm": _tvm_ios_arm,
     "tvm-ios-relay": partial(_tvm_ios, dialect="relay"),
     "tvm": _tvm,
     "onnxruntime": _onnxruntime,

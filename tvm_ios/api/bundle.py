@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,16 +60,10 @@ def bundle_model(
     """
     from relay_passes.load import load_model
     from runtime_ext.bundle.contents import require_replaceable
-    from runtime_ext.target_architecture import machine_of
 
     require_replaceable(path)
     source = ModelSource.of(model)
     loaded = load_model(source, progress, options=options)
-    if (machine := machine_of(options.resolved_target)) != platform.machine():
-        raise UserError(
-            f"bundles are for {platform.machine()} as this machine is, not for {machine}: give "
-            "optimize --arch, or start `tvm-ios server` there and give optimize --tracker and --key"
-        )
     if loaded.tail is not None:
         raise UserError(
             f"{loaded.tail.sentence}; a bundle has no runtime for it: export the model without it"

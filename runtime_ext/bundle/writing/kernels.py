@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import platform
 import re
 import shutil
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from runtime_ext.cuda.persistent.rtask_function import RTaskFunction
 from runtime_ext.cuda.persistent.rtask_times import estimated_rkernel
 from runtime_ext.machine.cpu_features import required_features
 from runtime_ext.native_library import native_library_path
+from runtime_ext.target_architecture import machine_of
 from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.errors import UnfusedError
 from tvm_ios.files.atomic import temporary_folder
@@ -47,14 +49,18 @@ def write_kernels(
         return _cuda_kernels(model, forms, folder, max_fused, progress)
     compiler, kernels = model.backend.compiler, folder / "kernels.so"
     compiler.export(kernels, forms.symbols)
-    library = native_library_path()
-    packages = folder / PACKAGES / "runtime_ext"
-    packages.mkdir(parents=True)
-    shutil.copyfile(library, packages / library.name)
+    libraries, machine = [kernels], machine_of(compiler.target)
+    # There is no executor for another machine here: it comes with tvm-ios-runtime there.
+    if machine == platform.machine():
+        library = native_library_path()
+        packages = folder / PACKAGES / "runtime_ext"
+        packages.mkdir(parents=True)
+        libraries.append(Path(shutil.copyfile(library, packages / library.name)))
     return {
         "kind": "cpu",
+        "machine": machine,
         "features": required_features(compiler.target),
-        "glibc": _glibc(kernels, library),
+        "glibc": _glibc(*libraries),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from runtime_ext.bundle.writing.model import ModelToBundle
 from runtime_ext.bundle.writing.reference import bundled_reference, reference_inputs
 from runtime_ext.bundle.writing.tvm_build import compile_tvm_peer, gpu_compilers
 from runtime_ext.execution.buffers import content_key
+from runtime_ext.target_architecture import machine_of
 from runtime_ext.tuning_log.use import LogUse
 from tvm_ios.contest.outputs import Verify
 from tvm_ios.files.array_files import Array, write_arrays
@@ -194,6 +196,8 @@ def _require_tvm_build(model: ModelToBundle) -> None:
         )
     if model.backend.executor == "cuda":
         gpu_compilers()
+    elif (machine := machine_of(model.backend.compiler.target)) != platform.machine():
+        raise BundleError(f"TVM's own build is not compiled for {machine}: leave out --with-tvm")
 
 
 def _move(folder: Path, path: Path, aside: Path) -> None:
