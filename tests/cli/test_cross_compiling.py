@@ -78,7 +78,7 @@ def test_what_cannot_be_is_one_sentence(tmp_path: Path) -> None:
     taken = tvm_ios("bundle", "squeezenet", "-o", tmp_path / "taken")
     taken.refuses(tmp_path / "taken", "bundle")
     run("bundle", "inception_block", "--arch", "x86-64-v9").refuses("'x86-64-v9'")
-    for command in ("bundle", "optimize", "schedule"):
+    for command in ("optimize", "schedule"):
         cost = ("--cost", "measured") if command == "schedule" else ()
         refused = tvm_ios(command, "inception_block", "--arch", "armv8-a", *cost)
         refused.refuses("aarch64", "tvm-ios server", "--tracker")

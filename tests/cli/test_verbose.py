@@ -21,7 +21,7 @@ def test_a_search_says_what_it_found() -> None:
     quiet = tvm_ios("schedule", "inception_block", "--json")
     told = tvm_ios("schedule", "inception_block", "--json", "-v")
     assert {**told.json, "search": None} == {**quiet.json, "search": None}
-    for words in ("17 units in 3 blocks, by v100", "ios-both: 7 stages"):
+    for words in ("17 units in 3 blocks, by v100", "ios-both: 6 stages"):
         assert words in told.stderr
         assert words not in quiet.stderr
     # The next command of the process is quiet again.
