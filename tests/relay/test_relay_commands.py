@@ -78,9 +78,9 @@ def test_what_a_gpu_is_needed_for_is_not_done_without(
     require_names(measured, "sm_90", "--cost")
     tuned = command("tune", model, *gpu, "--log", tmp_path / "log", code=1)
     require_names(tuned, "CPUs", "autotvm.XGBTuner")
-    half = command("optimize", model, *gpu, "--precision", "float16", code=1)
+    half = command("optimize", model, *gpu, "-o", out, "--precision", "float16", code=1)
     require_names(half, "float16", "--precision")
-    require_names(command("optimize", model, *gpu, "--cudnn", code=1), "cuDNN")
+    require_names(command("optimize", model, *gpu, "-o", out, "--cudnn", code=1), "cuDNN")
 
 
 @pytest.mark.slow
@@ -92,15 +92,16 @@ def test_bench_beside_the_graph_executor(model: Path) -> None:
 
 
 def test_what_is_refused(model: Path, tmp_path: Path) -> None:
-    relax = command("optimize", model, "-o", tmp_path / "a", code=1)
+    out = ("-o", tmp_path / "out")
+    relax = command("optimize", model, *out, code=1)
     require_names(relax, "apache-tvm 0.27", "dialect relay")
-    tiles = command("optimize", model, *RELAY, "--policy", "rammer", code=1)
+    tiles = command("optimize", model, *RELAY, *out, "--policy", "rammer", code=1)
     require_names(tiles, "'rammer'", "rTasks")
     compact = command("tune", model, *RELAY, "--log", tmp_path / "log", "--compact", code=1)
     require_names(compact, "AutoTVM", "--compact")
     blocks = command("tune", model, "--log", tmp_path / "log", "--all-blocks", code=2)
     require_names(blocks, "AutoTVM", "--dialect relay")
-    nothing = command("optimize", model, *RELAY, "--log", tmp_path / "none.log", code=1)
+    nothing = command("optimize", model, *RELAY, *out, "--log", tmp_path / "none.log", code=1)
     require_names(nothing, "none.log")
     module = tmp_path / "module.json"
     module.write_text('{"nodes": []}')
