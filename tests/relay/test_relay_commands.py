@@ -97,6 +97,7 @@ def test_what_is_refused(model: Path, tmp_path: Path) -> None:
     require_names(relax, "apache-tvm 0.27", "dialect relay")
     tiles = command("optimize", model, *RELAY, *out, "--policy", "rammer", code=1)
     require_names(tiles, "'rammer'", "rTasks")
+    assert not (tmp_path / "out").exists()
     compact = command("tune", model, *RELAY, "--log", tmp_path / "log", "--compact", code=1)
     require_names(compact, "AutoTVM", "--compact")
     blocks = command("tune", model, "--log", tmp_path / "log", "--all-blocks", code=2)

@@ -24,11 +24,12 @@ from tvm_ios.costs.costs import Offer
 from tvm_ios.errors import MemoryBudgetError, SearchError
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.models.source import AnyModel
-from tvm_ios.policies.registry import tried_policies
+from tvm_ios.policies.registry import policy_named, tried_policies
 from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.program.bfloat16 import computed_precision, rounded_units
 from tvm_ios.program.program_json import program_to_json
 from tvm_ios.progress import Progress, silent
+from tvm_ios.search import require_fit
 
 if TYPE_CHECKING:
     from relay_passes.load import LoadedModel
@@ -129,11 +130,15 @@ def _save_first(job: Job, timer: Timer, output: Path | Destination | None) -> Jo
         interrupts.note(f"{output} has the program of one unit after another")
         return replace(job, reference=timed.reference)
 
+    search = timer.search(job)
+    for policy in options.policies or ():
+        # What will be refused leaves nothing behind.
+        require_fit(policy_named(policy), search.costs, search.limits)
     # Forms of units take as long to compile and to time as the rest until then.
     default = sequential_schedule(job.module.graph)
     job = saved(job, _only(job, "sequential", {"sequential": default}))
     job.clock.lap("first")
-    found, _ = find_schedules(job.module, ("sequential",), timer.search(job), None)
+    found, _ = find_schedules(job.module, ("sequential",), search, None)
     fastest = found["sequential"].schedule
     if (fastest.stages, fastest.kernels) != (default.stages, default.kernels):
         job = saved(job, build_candidates(job.module, {"sequential": fastest}, job.report))
