@@ -9,6 +9,7 @@ from typing import Any
 
 from runtime_ext.execution.executable import load
 from runtime_ext.execution.packages.package import META, VERSION, open_folder, require_sums
+from runtime_ext.execution.packages.program_files import MEMORY, PROGRAM, SCHEDULE
 from runtime_ext.execution.ports import read_ports
 from runtime_ext.native_errors import ExecutableError
 from tvm_ios.errors import UserError
@@ -62,18 +63,18 @@ def summarise_package(path: Path) -> PackageSummary:
         ports = [meta["inputs"], meta["outputs"]]
         named: dict[str, int] = {}
         if meta.get("runtime") is None:
-            program = json_object((folder / "program.json").read_bytes())
+            program = json_object((folder / PROGRAM).read_bytes())
             steps = [step for lane in program["lanes"] for step in lane]
             lanes, kernels = len(program["lanes"]), len(program["kernels"])
             launches = sum(step[0] == "launch" for step in steps)
-            memory = json_object((folder / "memory.json").read_bytes())
+            memory = json_object((folder / MEMORY).read_bytes())
             if memory["version"] == 2:
                 # Each shape has its own size.
                 least, arena = _arenas(program, memory)
                 ports = [_open_ports(program, side) for side in ports]
             else:
                 arena = memory["nbytes"]
-            schedule = json_object((folder / "schedule.json").read_bytes())
+            schedule = json_object((folder / SCHEDULE).read_bytes())
             named = units_by_kernel(from_json(schedule.get("kernels", {})))
         elif "lanes" in meta:
             lanes = meta["lanes"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -60,8 +60,7 @@ def find_schedules(
     refused: dict[str, str] = {}
     fallback = () if memory_budget is None else ("memory",)
     tried = dict.fromkeys((*policies, *fallback))
-    for policy in tried:
-        require_fit(policy_named(policy), search.costs, search.limits)
+    require_all_fit(tried, search)
     for policy in tried:
         find = partial(search.find, policy, priced=priced)
         try:
@@ -77,6 +76,12 @@ def find_schedules(
                 raise
             refused[policy] = str(error)
     return results, refused
+
+
+def require_all_fit(policies: Iterable[str], search: Search) -> None:
+    """Raise UserError if a policy does not fit the costs or the limits of a search."""
+    for policy in policies:
+        require_fit(policy_named(policy), search.costs, search.limits)
 
 
 def _within(

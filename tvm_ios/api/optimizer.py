@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvm_ios import interrupts
-from tvm_ios.api.candidates import Candidates, build_candidates, find_schedules, fitting
+from tvm_ios.api.candidates import (
+    Candidates,
+    build_candidates,
+    find_schedules,
+    fitting,
+    require_all_fit,
+)
 from tvm_ios.api.destination import Destination, KeptProgram, destination_of
 from tvm_ios.api.fallback import Faster, faster_runtime, runtime_files, save_build, slower_than_tvm
 from tvm_ios.api.job import Job, load_job
@@ -24,12 +30,11 @@ from tvm_ios.costs.costs import Offer
 from tvm_ios.errors import MemoryBudgetError, SearchError
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.models.source import AnyModel
-from tvm_ios.policies.registry import policy_named, tried_policies
+from tvm_ios.policies.registry import tried_policies
 from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.program.bfloat16 import computed_precision, rounded_units
 from tvm_ios.program.program_json import program_to_json
 from tvm_ios.progress import Progress, silent
-from tvm_ios.search import require_fit
 
 if TYPE_CHECKING:
     from relay_passes.load import LoadedModel
@@ -131,9 +136,8 @@ def _save_first(job: Job, timer: Timer, output: Path | Destination | None) -> Jo
         return replace(job, reference=timed.reference)
 
     search = timer.search(job)
-    for policy in options.policies or ():
-        # What will be refused leaves nothing behind.
-        require_fit(policy_named(policy), search.costs, search.limits)
+    # What will be refused leaves nothing behind.
+    require_all_fit(options.policies or (), search)
     # Forms of units take as long to compile and to time as the rest until then.
     default = sequential_schedule(job.module.graph)
     job = saved(job, _only(job, "sequential", {"sequential": default}))

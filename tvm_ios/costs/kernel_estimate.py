@@ -32,7 +32,7 @@ _STREAMED, _STREAMING_WARPS = 512, 4
 #: multiplication are not one instruction there.
 _UNTILED_EFFICIENCY = 0.5
 #: The fewest multiply-additions for each output of an operator that counts as a product.
-_LEAST_DEPTH = 32
+LEAST_DEPTH = 32
 #: The most rows of a product that can be computed as products of vectors. Assumed.
 _FEW_ROWS = 8
 
@@ -215,7 +215,7 @@ def _whole_unit(
     bytes_moved = graph.operator_bytes(unit)
     depth = op.flops // (2 * elements) if elements else 0
     weighted = any(len(graph.tensors[t].shape) > 1 for t in op.inputs[1:])
-    if depth < _LEAST_DEPTH or not weighted:
+    if depth < LEAST_DEPTH or not weighted:
         # A reduction reads more than it writes.
         read = max((math.prod(graph.tensors[t].shape) for t in op.inputs), default=0)
         return _streaming(max(elements, read), op.flops, bytes_moved, device)

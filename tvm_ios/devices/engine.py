@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, get_args
 
 from tvm_ios.devices.device import DeviceDescription
@@ -109,11 +109,12 @@ def edge_seconds(engine: EngineDescription, device: DeviceDescription, *, follow
     return engine.launch_overhead
 
 
+@cache
 def launches_early(arch: str) -> bool:
     """Return whether kernels of an architecture are launched early: it does so, and it pays."""
     graph = load_engine(GRAPH)
     pays = graph.early_overhead < graph.launch_overhead
-    return pays and int(re.sub(r"\D", "", arch)) >= _EARLY_FROM
+    return pays and _capability(arch) >= _EARLY_FROM
 
 
 def engine_of(device: DeviceDescription) -> EngineDescription:
@@ -123,6 +124,11 @@ def engine_of(device: DeviceDescription) -> EngineDescription:
     """
     if device.multiprocessor is None:
         return load_engine(LANES)
-    capability = device.multiprocessor.arch.removeprefix("sm_").rstrip("af")
-    is_ours = capability.isdigit() and int(capability) >= _FIRST_CAPABILITY
+    is_ours = _capability(device.multiprocessor.arch) >= _FIRST_CAPABILITY
     return load_engine(GRAPH if is_ours else IOS)
+
+
+def _capability(arch: str) -> int:
+    """Return the compute capability of an architecture (90 of ``sm_90a``); 0 if it has none."""
+    digits = arch.removeprefix("sm_").rstrip("af")
+    return int(digits) if digits.isdigit() else 0

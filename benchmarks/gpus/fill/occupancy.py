@@ -28,7 +28,6 @@ from tvm_ios.costs.cuda_kernels.stream_estimate import mean_channels, mean_work
 from tvm_ios.costs.cuda_kernels.target_gpu import TargetGpu
 from tvm_ios.costs.cuda_kernels.tile import GemmTile
 from tvm_ios.costs.cuda_kernels.window_estimate import best_cut, window_blocks, window_work
-from tvm_ios.devices.occupancy import resident_blocks
 
 from .earlier_tiles import EarlierSpace, earlier_cut
 
@@ -119,7 +118,7 @@ def _launches(spec: Workload, gpu: TargetGpu, precision: str, *, earlier: bool =
 
 
 def _launch(work: BlockWork, blocks: int, gpu: TargetGpu, cycles: float = 0.0) -> Launch:
-    resident = max(1, resident_blocks(work.footprint, gpu.multiprocessor))
+    resident = max(1, gpu.blocks_per_processor(work.footprint))
     return Launch(
         blocks,
         min(blocks, gpu.processors),

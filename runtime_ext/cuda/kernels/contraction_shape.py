@@ -6,11 +6,8 @@ from math import prod
 
 from runtime_ext.cuda.kernels.statements import is_wide, statement_width
 from runtime_ext.kernels.spec import Contraction, Statement, Window
-from tvm_ios.costs.cuda_kernels.matrix_product import MatrixProduct
+from tvm_ios.costs.cuda_kernels.matrix_product import VECTOR_ROWS, MatrixProduct
 from tvm_ios.costs.cuda_kernels.tile import WIDE
-
-#: Up to so many rows are products of vectors.
-_VECTOR_ROWS = 4
 
 
 def rows_of(spec: Contraction) -> int:
@@ -26,7 +23,7 @@ def depth_of(spec: Contraction) -> int:
 def is_vector_product(spec: Contraction) -> bool:
     """Return whether there are so few rows that reading the weights dominates."""
     window = spec.window
-    return rows_of(spec) <= _VECTOR_ROWS and window.kernel == (1, 1) and not has_borders(window)
+    return rows_of(spec) <= VECTOR_ROWS and window.kernel == (1, 1) and not has_borders(window)
 
 
 def has_borders(window: Window) -> bool:

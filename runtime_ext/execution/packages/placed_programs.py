@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime_ext.execution.packages.package import META, open_folder
+from runtime_ext.execution.packages.program_files import MEMORY, PROGRAM
 from runtime_ext.native_errors import ExecutableError
 from tvm_ios.errors import UserError
 from tvm_ios.files.json_text import json_object
@@ -31,8 +32,8 @@ def placed_programs(path: Path) -> list[tuple[Program, MemoryPlan]]:
             raise ExecutableError(
                 f"{path} is another runtime's build, whose launches are not known"
             )
-        program = program_from_json(json_object((folder / "program.json").read_bytes()))
-        memory = json_object((folder / "memory.json").read_bytes())
+        program = program_from_json(json_object((folder / PROGRAM).read_bytes()))
+        memory = json_object((folder / MEMORY).read_bytes())
         placed = [*_placed(program, memory)]
     except OSError as error:
         raise ExecutableError(f"cannot read {path}: {error.strerror or error}") from error

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: TVM's runtime chooses the loader of a module by what follows the last dot.
 MODULE_FILE = "model.tvm_ios"
 TAIL_FILE = "tail.onnx"
-_PROGRAM, _MEMORY, _SCHEDULE = "program.json", "memory.json", "schedule.json"
+PROGRAM, MEMORY, SCHEDULE = "program.json", "memory.json", "schedule.json"
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class ProgramFiles:
 
     def write(self, folder: Path) -> None:
         """Write the files into a folder."""
-        (folder / _PROGRAM).write_text(json.dumps(program_to_json(self.program)))
-        (folder / _MEMORY).write_text(json.dumps(self.plan.to_json(self.program)))
-        (folder / _SCHEDULE).write_text(json.dumps(self.schedule, indent=1))
+        (folder / PROGRAM).write_text(json.dumps(program_to_json(self.program)))
+        (folder / MEMORY).write_text(json.dumps(self.plan.to_json(self.program)))
+        (folder / SCHEDULE).write_text(json.dumps(self.schedule, indent=1))
         (folder / MODULE_FILE).write_text("The executable in this folder, as a module.\n")
         if self.tail is not None:
             (folder / TAIL_FILE).write_bytes(self.tail.model.SerializeToString())
@@ -59,10 +59,10 @@ def read_program_files(folder: Path, *, tail: bool) -> ProgramFiles:
     ``tail`` says whether there is a tail. Raise UserError if a file is malformed, the program has
     races, or its plan is not safe; OSError if a file cannot be read.
     """
-    program = program_from_json(json_object((folder / _PROGRAM).read_bytes()))
+    program = program_from_json(json_object((folder / PROGRAM).read_bytes()))
     check_races(program)
-    plan = read_plan(json_object((folder / _MEMORY).read_bytes()), program)
-    schedule = json_object((folder / _SCHEDULE).read_bytes())
+    plan = read_plan(json_object((folder / MEMORY).read_bytes()), program)
+    schedule = json_object((folder / SCHEDULE).read_bytes())
     Schedule.from_json(schedule)
     return ProgramFiles(program, plan, schedule, _read_tail(folder) if tail else None)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from tvm_ios.costs.cuda_kernels.target_gpu import TargetGpu
-from tvm_ios.devices.occupancy import WARP, Footprint, resident_blocks
+from tvm_ios.devices.occupancy import WARP, Footprint
 
 #: Schedulers of a multiprocessor; a warp belongs to one (CUDA C++ Programming Guide).
 _SCHEDULERS = 4
@@ -64,7 +64,7 @@ class BlockWork:
 def grid_cycles(work: BlockWork, blocks: int, gpu: TargetGpu) -> float:
     """Return the estimated cycles until the last of ``blocks`` equal blocks has ended."""
     on_one = ceil(blocks / gpu.processors)
-    together = max(1, resident_blocks(work.footprint, gpu.multiprocessor))
+    together = max(1, gpu.blocks_per_processor(work.footprint))
     rounds, last_round = divmod(on_one, together)
     cycles = rounds * round_cycles(work, together, gpu)
     return cycles + (round_cycles(work, last_round, gpu) if last_round else 0.0)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+#: Up to so many rows are products of vectors.
+VECTOR_ROWS = 4
+
 
 @dataclass(frozen=True, slots=True)
 class MatrixProduct:

@@ -8,7 +8,7 @@ from math import ceil, prod
 from typing import Any
 
 from tvm_ios.costs.cuda_kernels.block_work import BlockWork, round_cycles
-from tvm_ios.costs.cuda_kernels.matrix_product import MatrixProduct
+from tvm_ios.costs.cuda_kernels.matrix_product import VECTOR_ROWS, MatrixProduct
 from tvm_ios.costs.cuda_kernels.product_estimate import (
     block_count,
     estimates,
@@ -28,15 +28,17 @@ from tvm_ios.costs.cuda_kernels.window_estimate import (
     window_blocks,
     window_work,
 )
-from tvm_ios.costs.kernel_estimate import KernelEstimate, UnitConvolution, convolutions_of
+from tvm_ios.costs.kernel_estimate import (
+    LEAST_DEPTH,
+    KernelEstimate,
+    UnitConvolution,
+    convolutions_of,
+)
 from tvm_ios.devices.device import WARP
 from tvm_ios.graph.merge_rule import MergePlan
 from tvm_ios.graph.op_graph import OpGraph
 
 _PRECISION = "float32"
-#: The most rows of a product of vectors, and the fewest multiply-additions for each output of an
-#: operator that counts as a product.
-_VECTOR_ROWS, _LEAST_DEPTH = 4, 32
 #: Operators that move nothing where what they read is written to its place.
 _PLACED = {"concat", "reshape", "flatten", "squeeze", "unsqueeze", "identity"}
 
@@ -103,7 +105,7 @@ def shapes_of(graph: OpGraph, unit: int) -> list[Shape]:
         return [ImageMean(batch, prod(pixels), channels)]
     elements = prod(output.shape)
     depth = op.flops // (2 * elements) if elements else 0
-    if depth >= _LEAST_DEPTH and len(op.inputs) > 1:
+    if depth >= LEAST_DEPTH and len(op.inputs) > 1:
         columns = output.shape[-1]
         rows = elements // columns
         size = (rows, (columns,), depth, rows * depth)
@@ -198,7 +200,7 @@ def _product(
         elements,
         wide=wide,
         bordered=bordered,
-        vectors=rows <= _VECTOR_ROWS and not bordered,
+        vectors=rows <= VECTOR_ROWS and not bordered,
         stores=tuple((count, WIDE if count % WIDE == 0 else 1) for count in parts),
     )
 
