@@ -7,7 +7,8 @@ FOLDER is a checkout of https://github.com/PaddlePaddle/GraphNet, whose files ``
    seconds of the first call;
 2. by Inductor with an empty cache: the seconds of its first call;
 3. all in turn: ours, eager mode, Inductor as it is by default, and with ``freezing``, by which it
-   folds weights. The figures are medians of the ratios of runs that follow one another.
+   folds weights. The figures are medians of the ratios of runs that follow one another;
+4. with ``--autotune`` ours and Inductor with ``freezing`` and ``max_autotune`` in turn.
 
 Weights are buffers with random numbers as a sample describes them. The *error* of an output is
 relative to its largest number, and counts as rounding up to what a last digit of all weights and
@@ -43,7 +44,14 @@ from tvm_ios.contest.rounds import run_in_turn
 from tvm_ios.contest.rules import Rules
 from tvm_ios.contest.tolerance import tolerance, widened
 
-OURS, INDUCTOR, FREEZING, EAGER = "tvm_ios", "inductor", "freezing", "eager"
+OURS, EAGER = "tvm_ios", "eager"
+INDUCTOR, FREEZING, AUTOTUNE = "inductor", "freezing", "autotune"
+#: Inductor's options by the name of a backend.
+_OPTIONS: dict[str, dict[str, Any]] = {
+    INDUCTOR: {},
+    FREEZING: {"freezing": True},
+    AUTOTUNE: {"freezing": True, "max_autotune": True},
+}
 _RULES = Rules(rounds=41, seconds=12, minimum=6, warm_up=1, hopeless_seconds=4)
 #: Outcomes in which all of a sample or a part of it is a program of ours.
 _TAKEN = ("taken", "taken in part")
@@ -56,9 +64,8 @@ def compiled(folder: Path, backend: str) -> Callable[[], list[Any]]:
     module, inputs = build(folder)
     run: Callable[..., Any] = module
     if backend != EAGER:
-        options: Any = {"freezing": True} if backend == FREEZING else None
         name = OURS if backend == OURS else INDUCTOR
-        run = torch.compile(module, backend=name, options=options, dynamic=False)
+        run = torch.compile(module, backend=name, options=_OPTIONS.get(backend), dynamic=False)
 
     def call() -> list[Any]:
         with torch.inference_mode():
@@ -132,9 +139,9 @@ def _moved(folder: Path) -> list[Any]:
         return flat_tensors(module(*map(next_of, inputs)))
 
 
-def in_turn(folder: Path) -> dict[str, Any]:
+def in_turn(folder: Path, backends: Sequence[str]) -> dict[str, Any]:
     """Return the median milliseconds by backend, and the ratios of ours to the others."""
-    runs = {name: compiled(folder, name) for name in (OURS, EAGER, INDUCTOR, FREEZING)}
+    runs = {name: compiled(folder, name) for name in backends}
     failed: dict[str, str] = {}
     for name, run in list(runs.items()):
         try:
@@ -162,7 +169,9 @@ def child(what: str, folder: Path, threads: int) -> dict[str, Any]:
         return checked(folder)
     if what == "first":
         return {"seconds": timed_first_call(folder, INDUCTOR)[0]}
-    return in_turn(folder)
+    return in_turn(
+        folder, (OURS, AUTOTUNE) if what == AUTOTUNE else (OURS, EAGER, INDUCTOR, FREEZING)
+    )
 
 
 def measured(what: str, sample: str, given: argparse.Namespace, caches: Path) -> dict[str, Any]:
@@ -211,10 +220,19 @@ def row_of(sample: str, given: argparse.Namespace, known: dict[str, Any]) -> dic
         caches = Path(folder)
         if "outcome" not in row:
             row |= _judged(measured("check", sample, given, caches))
-        if row["outcome"] in _TAKEN and not given.check:
-            row["inductor_first"] = measured("first", sample, given, caches)
-            row["in_turn"] = measured("turn", sample, given, caches)
+        for name, what in _steps_left(row, given).items():
+            row[name] = measured(what, sample, given, caches)
     return row
+
+
+def _steps_left(row: dict[str, Any], given: argparse.Namespace) -> dict[str, str]:
+    """Return the steps that are still to be measured of a sample, by the names of their figures."""
+    if given.check or row["outcome"] not in _TAKEN:
+        return {}
+    steps = {"inductor_first": "first", "in_turn": "turn"}
+    if given.autotune:
+        steps["autotuned"] = AUTOTUNE
+    return {name: what for name, what in steps.items() if name not in row}
 
 
 def _counted(sample: str, given: argparse.Namespace) -> dict[str, Any]:
@@ -283,21 +301,30 @@ def _kind_of(reason: str) -> str:
 
 def _ratios(rows: Sequence[dict[str, Any]]) -> dict[str, list[float]]:
     """Return the ratios of ours to others, by their name: of later calls, and of first ones."""
-    names = {EAGER: "eager", INDUCTOR: "Inductor", FREEZING: "Inductor with freezing"}
+    names = {
+        EAGER: "eager",
+        INDUCTOR: "Inductor",
+        FREEZING: "Inductor with freezing",
+        AUTOTUNE: "Inductor with max_autotune",
+    }
     found: dict[str, list[float]] = {}
     for row in rows:
-        ratios = row.get("in_turn", {}).get("ratios", {})
+        ratios = {**_ratios_in(row, "in_turn"), **_ratios_in(row, "autotuned")}
         for name, shown in names.items():
             if name in ratios:
                 found.setdefault(shown, []).append(ratios[name][0])
-        best = [ratios[name][0] for name in (INDUCTOR, FREEZING) if name in ratios]
+        best = [ratios[name][0] for name in _OPTIONS if name in ratios]
         if best:
-            found.setdefault("the better of both", []).append(max(best))
+            found.setdefault("the best of Inductor's", []).append(max(best))
         theirs = row.get("inductor_first", {}).get("seconds")
         if theirs:
             first = found.setdefault("Inductor's first call", [])
             first.append(row["first"]["seconds"] / theirs)
     return found
+
+
+def _ratios_in(row: dict[str, Any], step: str) -> dict[str, list[float]]:
+    return row.get(step, {}).get("ratios", {})
 
 
 def main() -> None:
@@ -312,6 +339,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2, help="threads of each")
     parser.add_argument("--limit", type=float, default=300, help="seconds of each process")
     parser.add_argument("--check", action="store_true", help="the first step alone")
+    parser.add_argument("--autotune", action="store_true", help="the last step, too")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
@@ -326,7 +354,7 @@ def main() -> None:
         row = rows.get(sample, {})
         if given.only or row.get("outcome") == "skipped":
             row = {}
-        if not row or (row["outcome"] in _TAKEN and "in_turn" not in row and not given.check):
+        if not row or _steps_left(row, given):
             rows[sample] = row = row_of(sample, given, row)
             update_result("graphnet", [row], "sample", "threads")
             console().print(f"{number}/{len(samples)} {sample}: {row['outcome']}")
