@@ -1,7 +1,8 @@
 """Peak memory: every scheduler on the published networks, and proofs on random graphs.
 
-Without arguments all of it is measured; ``--random`` leaves the networks out, and names of
-networks leave the random graphs out. Seconds are of one core.
+Without arguments all of it is measured; ``--random`` leaves the networks out, names of
+networks leave the random graphs out, and ``--scheduler`` other schedulers of networks. Seconds
+are of one core.
 """
 
 from __future__ import annotations
@@ -106,13 +107,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("networks", nargs="*", help="of the zoo; by default the published ones")
     parser.add_argument("--random", action="store_true", help="only the random graphs")
+    parser.add_argument(
+        "--scheduler", nargs="+", choices=MEMORY_SCHEDULERS, default=list(MEMORY_SCHEDULERS)
+    )
     parser.add_argument("--dags", type=int, default=100)
     parser.add_argument("--nas", type=int, default=10)
     parser.add_argument("--limit", type=float, default=30.0, help="seconds of each scheduler")
     given = parser.parse_args()
     for model in given.networks or (() if given.random else MEMORY_NETWORKS):
         print(f"== {model}", flush=True)
-        rows = measured(load_operators(model), list(MEMORY_SCHEDULERS), given.limit)
+        rows = measured(load_operators(model), given.scheduler, given.limit)
         rows = [{**row, "model": model} for row in rows]
         update_result("memory", rows, "model", "in_place", "activations_fused", "name")
     if not given.networks:
