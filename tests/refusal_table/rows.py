@@ -60,7 +60,7 @@ PROGRAM, MEMORY = "program.json", "memory.json"
 #: All refusals by section.
 SECTIONS: dict[str, list[Row]] = {
     "Models": [
-        Row("no such model", "tvm-ios stats lenet", library="of the zoo:"),
+        Row("no such model", "tvm-ios stats lenet"),
         Row("no such file", "tvm-ios stats nothing.onnx"),
         Row("a text file", "tvm-ios stats t.onnx", text("t.onnx"), library="ONNX model:"),
         Row("an empty file", "tvm-ios stats e.onnx", text("e.onnx", ""), library="ONNX model:"),

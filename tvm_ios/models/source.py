@@ -151,8 +151,8 @@ class ModelSource:
                 return Form.BARE
             return Form.MODULE if "nodes" in data else Form.GRAPH
         raise ModelError(
-            f"{self.model!r} is neither a model file (.onnx, .pt2, .json) nor one of the zoo: "
-            f"{', '.join(zoo.names())}{nearest(self.model, zoo.names())}"
+            f"{self.model!r} is neither a model file (.onnx, .pt2, .json) nor one of the zoo, "
+            f"which `tvm-ios models` lists{nearest(self.model, zoo.names())}"
         )
 
 
