@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -22,75 +22,92 @@ def read_as(kind: type[T], data: Any) -> T:
     with None, ``float``, ``str``, ``bool``, ``int`` (a count) or ``Annotated[int, range(...)]``; so
     is what it holds.
     """
-    return cast(T, _read(kind, data))
+    return cast(T, _reader(kind)(data))
 
 
-def _read(kind: Any, data: Any) -> Any:
+@cache
+def _reader(kind: Any) -> Callable[[Any], Any]:
+    """Return the function that reads values of a type."""
     origin, inner = get_origin(kind), get_args(kind)
     if is_dataclass(kind):
-        return _read_fields(kind, data)
+        return _fields_reader(kind)
     if origin in (Union, UnionType):
         (other,) = (one for one in inner if one is not NoneType)
-        return None if data is None else _read(other, data)
+        return lambda data: None if data is None else _reader(other)(data)
     if origin in (tuple, Sequence):
-        items = cast("Sequence[Any]", _of_type((list, tuple), data, "a list"))
-        kinds = inner if origin is tuple and inner[-1] is not ... else inner[:1] * len(items)
-        if len(items) != len(kinds):
-            raise JsonError(f"{len(items)} values where {len(kinds)} should be")
-        # Logs of measurements have millions of these.
-        if inner[0] is float and set(map(type, items)) == {float}:
-            return tuple(items)
-        return tuple(map(_read, kinds, items))
+        return _items_reader(inner, is_fixed=origin is tuple and inner[-1] is not ...)
     if origin is Mapping:
-        entries = _of_type(dict, data, "an object")
-        return {name: _read_named(name, inner[1], value) for name, value in entries.items()}
+        return lambda data: {
+            name: _read_named(name, _reader(inner[1]), value)
+            for name, value in _of_type(dict, data, "an object").items()
+        }
     if origin is Annotated:
-        number = _of_type(int, data, "an integer")
-        if number not in inner[1]:
-            raise JsonError(f"{number} where one of {inner[1]} should be")
-        return number
+        return lambda data: _one_of(inner[1], _of_type(int, data, "an integer"))
     if kind is int:
-        return natural(data)
+        return natural
     if kind is float:
-        return float(_of_type((int, float), data, "a number"))
+        return lambda data: float(_of_type((int, float), data, "a number"))
     if kind is bool:
-        return _of_type(bool, data, "true or false")
-    text = _of_type(str, data, "a text")
-    return Path(text) if kind is Path else text
+        return lambda data: _of_type(bool, data, "true or false")
+    if kind is Path:
+        return lambda data: Path(_of_type(str, data, "a text"))
+    return lambda data: _of_type(str, data, "a text")
 
 
-def _read_fields(kind: Any, data: Any) -> Any:
-    kinds, defaults = _fields(kind)
-    given = _of_type((dict, list, tuple), data, "an object")
-    if not isinstance(given, dict):
-        if len(given) > len(kinds):
-            raise JsonError(f"{len(given)} values where {len(kinds)} should be")
-        given = dict(zip(kinds, given, strict=False))
-    values: dict[str, Any] = {}
-    for name, field_kind in kinds.items():
-        if name in given:
-            values[name] = _read_named(name, field_kind, given[name])
-        elif name not in defaults:
-            raise JsonError(repr(name))
-    return kind(**values)
+def _items_reader(inner: tuple[Any, ...], *, is_fixed: bool) -> Callable[[Any], Any]:
+    readers = tuple(map(_reader, inner if is_fixed else inner[:1]))
+
+    def read(data: Any) -> Any:
+        items = cast("Sequence[Any]", _of_type((list, tuple), data, "a list"))
+        # Logs of measurements have millions of these.
+        if not is_fixed and inner[0] is float and set(map(type, items)) == {float}:
+            return tuple(items)
+        of_items = readers if is_fixed else readers * len(items)
+        if len(items) != len(of_items):
+            raise JsonError(f"{len(items)} values where {len(of_items)} should be")
+        return tuple(reader(item) for reader, item in zip(of_items, items, strict=True))
+
+    return read
 
 
-def _read_named(name: str, kind: Any, data: Any) -> Any:
+def _fields_reader(kind: Any) -> Callable[[Any], Any]:
+    hints = get_type_hints(kind, include_extras=True)
+    read_fields = [field for field in fields(kind) if field.init]
+    optional = {f.name for f in read_fields if (f.default, f.default_factory) != (MISSING,) * 2}
+    names = [field.name for field in read_fields]
+
+    def read(data: Any) -> Any:
+        given = _of_type((dict, list, tuple), data, "an object")
+        if not isinstance(given, dict):
+            if len(given) > len(names):
+                raise JsonError(f"{len(given)} values where {len(names)} should be")
+            given = dict(zip(names, given, strict=False))
+        values: dict[str, Any] = {}
+        for name in names:
+            if name in given:
+                # A class may hold others of its own.
+                values[name] = _read_named(name, _reader(hints[name]), given[name])
+            elif name not in optional:
+                raise JsonError(repr(name))
+        return kind(**values)
+
+    return read
+
+
+def _read_named(name: str, reader: Callable[[Any], Any], data: Any) -> Any:
     try:
-        return _read(kind, data)
+        return reader(data)
     except (ValueError, OverflowError) as error:
         raise JsonError(f"{name!r}: {error}") from error
+
+
+def _one_of(numbers: range, number: int) -> int:
+    if number not in numbers:
+        raise JsonError(f"{number} where one of {numbers} should be")
+    return number
 
 
 def _of_type(kinds: type | tuple[type, ...], data: Any, described: str) -> Any:
     if not isinstance(data, kinds) or (isinstance(data, bool) and kinds is not bool):
         raise JsonError(f"{str(data)[:40]!r} where {described} should be")
     return data
-
-
-@cache
-def _fields(kind: Any) -> tuple[dict[str, Any], frozenset[str]]:
-    """Return the types of a dataclass's fields by name, and the fields that have a default."""
-    hints = get_type_hints(kind, include_extras=True)
-    optional = (f.name for f in fields(kind) if (f.default, f.default_factory) != (MISSING,) * 2)
-    return {f.name: hints[f.name] for f in fields(kind) if f.init}, frozenset(optional)

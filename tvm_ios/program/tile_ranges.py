@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from fractions import Fraction
 from functools import lru_cache
 
@@ -9,6 +10,7 @@ from tvm_ios.shapes.extent import OpenExtentError, end_values, evaluate, is_open
 
 #: Cuts for more lanes are not recognised.
 _MOST_LANES = 256
+_SHAPES = 8
 
 
 def cut(tiles: int, place: int, width: int) -> int:
@@ -67,14 +69,20 @@ def _share(place: int, tiles: int) -> Fraction | None:
     """Return the fraction of the tiles at which a cut lies; None if it is no cut of them."""
     if not is_open(place):
         return Fraction(0) if place == 0 else None
-    _, most = end_values(symbols_in((place, tiles)))
+    symbols = symbols_in((place, tiles))
+    _, most = end_values(symbols)
     here, number = evaluate(place, most), evaluate(tiles, most)
     if not 0 <= here <= number or number == 0:
         return None
+    # Most candidates differ at one of a few shapes, which is quicker to see than for every shape.
+    draw = random.Random(0)
+    shapes = [{s.name: draw.randint(s.least, s.most) for s in symbols} for _ in range(_SHAPES)]
+    at_shapes = [(evaluate(place, values), evaluate(tiles, values)) for values in shapes]
     for width in range(1, _MOST_LANES + 1):
         # Those cuts that lie there in the largest shape.
         first, last = -(-here * width // number), ((here + 1) * width - 1) // number
         for numerator in range(first, min(last, width) + 1):
-            if same(cut(tiles, numerator, width), place):
+            alike = all(cut(count, numerator, width) == begin for begin, count in at_shapes)
+            if alike and same(cut(tiles, numerator, width), place):
                 return Fraction(numerator, width)
     return None
