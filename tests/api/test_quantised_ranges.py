@@ -101,7 +101,9 @@ def _multiply(monkeypatch: pytest.MonkeyPatch, *, integers: bool) -> None:
     monkeypatch.setattr(OpenSearch, "choose_forms", chosen)
 
 
-@pytest.mark.parametrize("name", only(["dynamic, encoder", "static, Q/DQ, per channel"], NETWORKS))
+@pytest.mark.parametrize(
+    "name", only(["dynamic, MatMulInteger", "static, Q/DQ, per channel"], NETWORKS)
+)
 def test_every_shape_has_the_bits_of_the_products_in_floats(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
