@@ -14,7 +14,9 @@ from onnx import helper
 from tvm import relax, topi
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from relay_passes.relax.expressions import data_type
 from relay_passes.relax.roi_align import roi_align
+from runtime_ext.kernels.float_edges import FLOATS, INTEGERS
 from runtime_ext.kernels.recurrence_operator import Recurrent, recurrence
 from tvm_ios.onnx.rewrites.recurrence.loops import LAYERS, OPTIONAL
 
@@ -36,6 +38,23 @@ class _BitShift(onnx_frontend.OnnxOpConverter):
     def _impl_v11(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         left = attr["direction"] == b"LEFT"
         return (relax.op.left_shift if left else relax.op.right_shift)(*inputs)
+
+
+class _Cast(onnx_frontend.Cast):
+    """A converter of Cast from floats to integers as one operator, whose kernels know the edges.
+
+    TVM's own takes seven, some of 64 bits, for what ONNX leaves open.
+    """
+
+    @classmethod
+    def _impl_v13(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        source, to = inputs[0], str(onnx_frontend.get_type(attr["to"]))
+        if to not in INTEGERS or isinstance(source, tvm.ir.GenericConst | relax.ShapeExpr):
+            return super()._impl_v13(bb, inputs, attr, params)
+        source = bb.normalize(source)
+        if data_type(source) not in FLOATS:
+            return super()._impl_v13(bb, inputs, attr, params)
+        return relax.op.astype(source, to)
 
 
 class _CumProd(onnx_frontend.OnnxOpConverter):
@@ -124,6 +143,7 @@ class _Steps(onnx_frontend.OnnxOpConverter):
 _CONVERTERS = {
     "BitCast": _BitCast,
     "BitShift": _BitShift,
+    "Cast": _Cast,
     "CumProd": _CumProd,
     "Pad": _Pad,
     "RoiAlign": _RoiAlign,

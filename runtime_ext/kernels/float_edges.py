@@ -4,7 +4,8 @@ TVM's reductions begin with the largest finite number, so that the maximum of in
 wrong, and ``argmax`` of them is -1; its maximum of two numbers drops a NaN on the left. Its
 simplifier treats floating-point numbers as real ones: it takes ``a - a`` for 0, ``a == a`` for
 true, and ``not a < b`` for ``b <= a``; its code takes ``a != b`` for false where one is NaN. Where
-an integer is divided by zero, or the least one by -1, the processor ends the process.
+an integer is divided by zero, or the least one by -1, the processor ends the process. What becomes
+of a float that an integer type lacks is left to LLVM.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import math
 from math import prod
 from typing import Any
 
+import numpy as np
 import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
@@ -23,6 +25,12 @@ _PADDED_POOL = "pad_temp"
 _REDUCTION, _WINDOW = 2, 16
 #: TVM's functions that lose NaN, and ours with the same arguments (``native/top_k.cc``).
 _FUNCTIONS = {"tvm.contrib.sort.topk": "tvm_ios.top_k"}
+FLOATS = ("float16", "float32", "float64")
+#: Types of integers, with those that x86 converts floats to, of which they are the last bits.
+INTEGERS = {
+    **dict.fromkeys(("int8", "uint8", "int16", "uint16", "int32"), "int32"),
+    **dict.fromkeys(("uint32", "int64"), "int64"),
+}
 _COMPARISONS = (tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE)
 
 
@@ -50,12 +58,13 @@ def difference(a: Any, b: Any) -> Any:
 
 
 def unsimplified(function: Any) -> Any:
-    """Protect a PrimFunc from simplifications that are wrong for NaN, and from division by 0."""
+    """Protect a PrimFunc from simplifications that are wrong for NaN, and define its results."""
     callbacks = [
         (tirx.Sub, _unsimplified_difference),
         ((tirx.EQ, tirx.NE), _unsimplified_equality),
         ((tirx.Not, tirx.And, tirx.Or), _unsimplified_logic),
         ((tirx.Div, tirx.FloorDiv, tirx.Mod, tirx.FloorMod), _defined_quotient),
+        (tirx.Cast, _defined_conversion),
     ]
     body = tvm_ffi.structural_map(function.body, callbacks)
     return tirx.PrimFunc(function.params, body, function.ret_type, function.attrs)
@@ -100,6 +109,30 @@ def _defined_quotient(node: Any) -> Any:
     if inverts is not None:
         value = tirx.Select(inverts, zero - node.a, value)
     return tirx.Select(divisor == zero, zero, value)
+
+
+def _defined_conversion(node: Any) -> Any:
+    """Return a conversion to integers with the least one for NaN and numbers out of range."""
+    value, to, dtype = node.value, str(node.ty.dtype), str(node.value.ty.dtype)
+    wide = INTEGERS.get(to)
+    if wide is None or dtype not in FLOATS:
+        return node
+    least, most = (tirx.const(bound, dtype) for bound in _bounds(dtype, wide))
+    other = tirx.const(np.iinfo(wide).min, wide)
+    whole = tirx.Select(value <= most, tirx.Cast(wide, value), other)
+    whole = tirx.Select(value >= least, whole, other)
+    return whole if wide == to else tirx.Cast(to, whole)
+
+
+def _bounds(dtype: str, wide: str) -> tuple[float, float]:
+    """Return the least and the most numbers of a type of floats that a type of integers holds."""
+    limits, finite = np.iinfo(wide), np.finfo(dtype)
+    if limits.max > finite.max:
+        return float(finite.min), float(finite.max)
+    most = np.array(limits.max).astype(dtype)
+    if int(most) > limits.max:
+        most = np.nextafter(most, np.zeros_like(most))
+    return float(limits.min), float(most)
 
 
 def _is_comparison(node: Any) -> bool:

@@ -222,6 +222,60 @@ def test_zero_points_that_are_computed_are_taken_off_the_sums(terms: int) -> Non
         assert set(data) <= {"Cast", "Clip", "Split"}
 
 
+@pytest.mark.parametrize("size", [1, 300])
+def test_biases_that_are_rounded_when_a_model_runs_are_added_as_floats(size: int) -> None:
+    """Of 300 a bias is more than float32 holds exactly: their sum is rounded once."""
+    weight, bias = integers(6, 5, 3, 3, dtype=np.int8), RNG.standard_normal(6).astype(np.float32)
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 12]>
+        drawn (float[2, 5, 9, 9] x) => (float[2, 6, 7, 7] y)
+        <float ws = {0.0001}, int8 wz = {0}, int64[4] around = {1, 6, 1, 1}>
+        {
+            q, s, z = DynamicQuantizeLinear (x)
+            scale = Mul (s, ws)
+            quotient = Div (bias, scale)
+            floor = Floor (quotient)
+            whole = Cast <to = 6> (floor)
+            c = ConvInteger (q, w, z, wz)
+            b = Reshape (whole, around)
+            sum = Add (c, b)
+            float = Cast <to = 1> (sum)
+            y = Mul (float, scale)
+        }
+    """)
+    for name, array in (("w", weight), ("bias", size * bias)):
+        model.graph.initializer.append(numpy_helper.from_array(array, name))
+    feeds = {"x": RNG.standard_normal((2, 5, 9, 9)).astype(np.float32)}
+    simple = simplify(onnx.shape_inference.infer_shapes(model))
+    assert "Cast" not in kinds(simple)
+    assert np.array_equal(run_on(simple, feeds)[0], run_on(model, feeds)[0])
+
+
+def test_sums_of_sums_are_of_integers() -> None:
+    """Rounded floats are added no further: two roundings are not one."""
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 13]>
+        drawn (uint8[3, 4] a, uint8[4, 5] b, float[5] x) => (float[3, 5] y)
+        <int32[1] odd = {16777217}, int32[1] one = {1}>
+        {
+            floor = Floor (x)
+            whole = Cast <to = 6> (floor)
+            c = MatMulInteger (a, b)
+            d = Add (c, whole)
+            e = Add (d, odd)
+            f = Add (e, one)
+            y = Cast <to = 1> (f)
+        }
+    """)
+    feeds = {
+        "a": integers(3, 4),
+        "b": integers(4, 5),
+        "x": np.array([2**24 + 2, -(2**24), 0.5, -0.5, 7], np.float32),
+    }
+    simple = simplify(onnx.shape_inference.infer_shapes(model))
+    assert np.array_equal(run_on(simple, feeds)[0], run_on(model, feeds)[0])
+
+
 def quantised(*shape: int) -> list[Any]:
     return [integers(*shape), np.float32(RNG.uniform(0.02, 0.05)), np.uint8(RNG.integers(100, 150))]
 

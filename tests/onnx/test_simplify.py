@@ -223,6 +223,18 @@ def test_a_concat_of_very_many_is_of_fewer() -> None:
     assert [len(n.input) for n in simple.graph.node if n.op_type == "Concat"] == [64, 64, 2, 3]
 
 
+@pytest.mark.parametrize("kind", ["ReduceMax", "ReduceMin"])
+@pytest.mark.parametrize("opset", [13, 20])
+@pytest.mark.parametrize("shape", [(1, 12, 40, 25), (3, 5 * 7 * 11 * 13), (8192,), (4099,), (9, 9)])
+def test_an_extreme_of_very_many_is_of_vectors(
+    kind: str, opset: int, shape: tuple[int, ...]
+) -> None:
+    for keepdims in (0, 1):
+        s = Sketch(*shape, opset=opset)
+        simple = simplify_checked(s.model(s.op(kind, "x", keepdims=keepdims)), within=0)
+        assert kinds(simple).count(kind) == (1 if shape in ((4099,), (9, 9)) else 2)
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2, -1])
 def test_an_old_softmax_over_several_axes_says_so(axis: int) -> None:
     s = Sketch(2, 4, 3, opset=9)

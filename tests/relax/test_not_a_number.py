@@ -8,9 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper, parser
 from tvm import relax
 
-from tests.relax.relax_sketch import LANES, RelaxSketch, module_of, sequential_outputs
+from relay_passes.relax.importer import import_onnx
+from tests.relax.relax_sketch import (
+    LANES,
+    RelaxSketch,
+    module_of,
+    operators,
+    sequential_outputs,
+)
 from tvm_ios.files.array_files import Array
 
 op = relax.op
@@ -95,3 +103,29 @@ def test_what_fuses_into_a_convolution() -> None:
     assert np.isnan(plain[0, :, 1, 2]).all()
     assert np.isfinite(clipped).any()
     assert np.array_equal(np.isnan(activated[0, 0]), np.isnan(image[0].sum(0)))
+
+
+@pytest.mark.parametrize("to", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64"])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_floats_without_an_integer_are_the_least_one(dtype: str, to: str) -> None:
+    """As on x86: of 32 bits, or of 64, of which narrower types are the last bits."""
+    wide = "int64" if to in ("uint32", "int64") else "int32"
+    least, width = np.iinfo(wide).min, np.iinfo(wide).bits
+    numbers = np.array([0, 1.5, -1.5, 255.9, -300, 65504, NAN, INF, -INF], dtype)
+    beyond = 2.0 ** (width - 1)
+    if dtype == "float32":
+        ends = [beyond, np.nextafter(np.float32(beyond), np.float32(0)), -beyond, -2 * beyond]
+        numbers = np.concatenate([numbers, np.float32(ends)])
+    kinds = (f"{t}[{len(numbers)}]" for t in (dtype.replace("float32", "float"), to))
+    model = parser.parse_model(f"""
+        <ir_version: 8, opset_import: ["" : 13]> drawn ({next(kinds)} x) => ({next(kinds)} y)
+        {{ y = Cast <to = {helper.np_dtype_to_tensor_dtype(np.dtype(to))}> (x) }}
+    """)
+    module = import_onnx(model)
+    assert operators(module) == ["relax.astype"]
+    inside = (numbers >= -beyond) & (numbers < beyond)
+    whole = np.where(inside, numbers, 0).astype(wide)
+    expected = np.where(inside, whole, least).astype(wide).astype(to)
+    (ours,) = sequential_outputs(module, [numbers])
+    assert ours.dtype == to
+    assert ours.tolist() == expected.tolist()

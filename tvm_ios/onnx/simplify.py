@@ -34,6 +34,7 @@ from tvm_ios.onnx.rewrites.expand import (
     binary_sums,
     concat_in_parts,
     expand_hard_activation,
+    extreme_in_parts,
     slice_of_one_index,
     softmax_of_one_axis,
 )
@@ -229,6 +230,7 @@ def steps(
             slice_of_one_index,
             join_what_pads_copy if is_open else gather_what_pads_copy,
             softmax_of_one_axis,
+            *(() if is_open else (extreme_in_parts,)),
         ),
         _on_graph(canonical_gemms),
         _fuse_layer_norms,

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from tvm_ios.onnx.edit import constant
-from tvm_ios.onnx.rewrites.steps import Steps
+from tvm_ios.onnx.rewrites.steps import Steps, static_shape
 
 
 def expand_hard_activation(graph: Any, node: Any, opset: int) -> None:
@@ -95,3 +95,33 @@ def concat_in_parts(graph: Any, node: Any, opset: int) -> None:
         groups = [parts[at : at + _MOST_JOINED] for at in range(0, len(parts), _MOST_JOINED)]
         parts = [steps.op("Concat", *group, **steps.attributes) for group in groups]
     steps.stand_for(parts[0])
+
+
+#: The most elements of which one loop finds the largest, and the numbers in a vector and of parts
+#: into which more are cut.
+_MOST_REDUCED, _VECTOR, _PARTS = 4096, 16, 16
+
+
+def extreme_in_parts(graph: Any, node: Any, opset: int) -> None:
+    """Write a ``ReduceMax`` or ``ReduceMin`` of very many elements in two, the first of vectors."""
+    if node.op_type not in ("ReduceMax", "ReduceMin"):
+        return
+    extents, result = (static_shape(value) for value in (node.inputs[0], node.outputs[0]))
+    if extents is None or result is None or math.prod(result) > 1:
+        return
+    size = math.prod(extents)
+    width = _divisor(size, _VECTOR)
+    parts = _divisor(size // width, _PARTS)
+    if size < _MOST_REDUCED or parts * width < _VECTOR:
+        return
+    steps = Steps(graph, node, opset)
+    rows = steps.reshaped(node.inputs[0], extents, [parts, size // width // parts, width])
+    vectors = steps.reduced(node.op_type, rows, [1], keepdims=0)
+    steps.stand_for(
+        steps.reshaped(steps.reduced(node.op_type, vectors, [0, 1], keepdims=0), [], result)
+    )
+
+
+def _divisor(number: int, most: int) -> int:
+    """Return the largest divisor of a number up to another one."""
+    return max(divisor for divisor in range(1, most + 1) if number % divisor == 0)

@@ -15,6 +15,7 @@ from tvm_ios.onnx.edit import constant
 from tvm_ios.onnx.rewrites.quantised.integers import (
     as_floats,
     centred,
+    held,
     hold,
     know,
     rounded,
@@ -171,8 +172,33 @@ def _int32(steps: Steps, sums: list[Any]) -> Any:
     result.dtype = ir.DataType.INT32
     if len(sums) == 2:
         # Rounded once, as when the integer becomes a float.
-        know(result, add(*sums), None)
+        know(result, add(*sums), None, is_rounded=True)
     return result
+
+
+def add_int32(steps: Steps) -> None:
+    """Let readers of floats read the sum of two int32 tensors that floats hold, rounded once."""
+    addends = [_exact(steps, value) for value in steps.node.inputs]
+    if None in addends:
+        return
+    (result,) = steps.node.outputs
+    total = steps.op("Add", *addends)
+    total.shape, total.dtype = result.shape, ir.DataType.FLOAT
+    know(result, total, None, is_rounded=True)
+
+
+def _exact(steps: Steps, value: Any) -> Any:
+    """Return the floats that hold an int32 tensor exactly, or None if there are none."""
+    array, integers = constant(value), held(value)
+    if array is not None:
+        return (
+            as_floats(steps, value)
+            if np.abs(array.astype(np.int64)).max(initial=0) <= _EXACT
+            else None
+        )
+    if integers is None or integers.is_rounded or integers.zero_point is not None:
+        return None
+    return integers.values
 
 
 def _scalar(steps: Steps, value: Any) -> Any:

@@ -36,6 +36,8 @@ class Integers:
     zero_point: Any
     #: Their sum, if there is one.
     stored: Any = None
+    #: Whether the floats are rounded, as a conversion rounds the integers.
+    is_rounded: bool = False
 
 
 def hold(steps: Steps, values: Any, zero_point: Any, dtype: Any, stored: Any = None) -> Any:
@@ -53,9 +55,11 @@ def hold(steps: Steps, values: Any, zero_point: Any, dtype: Any, stored: Any = N
     return result
 
 
-def know(value: Any, values: Any, zero_point: Any, stored: Any = None) -> None:
+def know(
+    value: Any, values: Any, zero_point: Any, stored: Any = None, *, is_rounded: bool = False
+) -> None:
     """Record the floats that hold an integer tensor."""
-    value.meta[_HELD] = Integers(values, zero_point, stored)
+    value.meta[_HELD] = Integers(values, zero_point, stored, is_rounded)
 
 
 def held(value: Any) -> Integers | None:

@@ -22,6 +22,7 @@ from tvm_ios.onnx.rewrites.quantised.dequantised import (
     requantised,
 )
 from tvm_ios.onnx.rewrites.quantised.integer_products import (
+    add_int32,
     conv_integer,
     matmul_integer,
     qlinear_conv,
@@ -34,6 +35,7 @@ from tvm_ios.onnx.rewrites.quantised.integers import (
     held,
     hold,
     is_number,
+    know,
     limits_of,
     multiplied,
     rounded,
@@ -64,6 +66,7 @@ _MOVES = frozenset(
 #: Those that do so with floats, too, whatever their order is multiplied by.
 _SCALED_MOVES = _MOVES - {"Gather"} | {"Concat"}
 _FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
+_ROUNDING = ("Ceil", "Floor", "Round")
 
 
 def write_quantised(graph: Any, node: Any, opset: int) -> None:
@@ -78,6 +81,10 @@ def write_quantised(graph: Any, node: Any, opset: int) -> None:
         _multiply(Steps(graph, node, opset))
     elif node.op_type in _SCALED_MOVES and move_scaled(Steps(graph, node, opset)):
         pass
+    elif node.op_type == "Cast" and _converts_whole_numbers(node):
+        know(node.outputs[0], node.inputs[0], None)
+    elif node.op_type == "Add" and node.outputs[0].dtype == ir.DataType.INT32:
+        add_int32(Steps(graph, node, opset))
     elif node.inputs and node.inputs[0] is not None and held(node.inputs[0]) is not None:
         steps = Steps(graph, node, opset)
         if node.op_type in _MOVES and len(node.outputs) == 1:
@@ -86,6 +93,18 @@ def write_quantised(graph: Any, node: Any, opset: int) -> None:
             _concat(steps)
         elif node.op_type == "Cast" and node.attributes["to"].value == ir.DataType.FLOAT:
             steps.stand_for(as_floats(steps, node.inputs[0]))
+
+
+def _converts_whole_numbers(node: Any) -> bool:
+    """Return whether a Cast makes int32 of rounded floats, which hold the same numbers."""
+    source = node.inputs[0]
+    producer = source.producer()
+    return (
+        node.attributes["to"].value == ir.DataType.INT32
+        and source.dtype == ir.DataType.FLOAT
+        and producer is not None
+        and producer.op_type in _ROUNDING
+    )
 
 
 def _quantize(steps: Steps) -> None:
