@@ -56,7 +56,7 @@ _BLOCK = {
     **dict.fromkeys(("lv26", "lv28"), ("lv23",)),
     "lv33": ("lv32",),
 }
-#: Of a model that is a part of a network of the zoo: the network, and its units by the model's names.
+#: Of a model that is part of a network of the zoo: the network, and its units by the model's names.
 _PARTS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "fire9": (
         "squeezenet",
