@@ -28,12 +28,10 @@ _WEIGHTS = (
     "simulated instances fetch the weights of their sub-graph again, 170 MB of BERT, which the "
     f"global buffer cannot keep; {_ASSUMED}"
 )
-_RULE = ", by the paper's placement"
-#: Both placements, by what is added to a label.
-_PLACEMENTS: Mapping[str, str] = {"": Placement.FASTEST, _RULE: Placement.PUBLISHED}
+_FASTEST = ", placed for the least time"
 #: Other assumptions: options of a simulation, and of the command.
 _OTHERWISE: Mapping[str, tuple[tuple[str | int, ...], str]] = {
-    _RULE: ((Placement.PUBLISHED,), " --placement published"),
+    ", by the paper's placement": ((Placement.PUBLISHED,), " --placement published"),
     ", one fetch of weights for all clusters": (("fastest", 4), ""),
 }
 
@@ -83,7 +81,7 @@ def models(published: Mapping[str, Any], steps: Steps) -> Iterator[Row]:
             label = f"{network}, {quantity}"
             if quantity.startswith("GraphTurbo"):
                 note = f"the best of the batches of the table and half of GraphTurbo's; {_ASSUMED}"
-                for suffix, placement in _PLACEMENTS.items():
+                for suffix, placement in (("", Placement.PUBLISHED), (_FASTEST, Placement.FASTEST)):
                     yield Row(
                         f"{label}{suffix}",
                         None if suffix else value,
@@ -121,7 +119,7 @@ def levels(published: Mapping[str, Any], steps: Steps) -> Iterator[Row]:
                     continue
                 for suffix, theirs, simulated, option in (
                     ("", value, as_published(steps, network), " --placement published"),
-                    (", placed for the least time", None, on_stcp920(steps, network, batch), ""),
+                    (_FASTEST, None, on_stcp920(steps, network, batch), ""),
                 ):
                     yield Row(
                         label + suffix,
