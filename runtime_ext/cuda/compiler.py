@@ -52,7 +52,7 @@ GpuPrecision = Literal["float32", "tf32", "float16"]
 #: The first architecture with the instructions that we use.
 _TENSOR_CORES = 80
 #: Incremented whenever the generated code of a kernel changes.
-_VERSION = 3
+_VERSION = 5
 
 
 class CudaKernelCompiler(UnitCompiler):
