@@ -160,10 +160,10 @@ class MeasuredModule(Generic[UnitsT]):
             # Not at the top: TVMs that have Relay lack modules that it imports.
             from runtime_ext.cuda.persistent.estimated_rtasks import EstimatedRTasks
 
-            blocks = self.units.backend.compiler.blocks
+            estimates = self.units.backend.compiler.estimates
             costs = replace(
                 costs,
-                rtasks=EstimatedRTasks(self.timer, blocks, model),
+                rtasks=EstimatedRTasks(self.timer, estimates, model),
                 completed=partial(self._with_unit_latencies, model),
             )
         return Search(self.problem, costs, self.options.limits, self._progress)

@@ -18,11 +18,11 @@ from relay_passes.load import load_model
 from relay_passes.pipeline import prepare
 from runtime_ext.cuda.compiler import CudaKernelCompiler
 from runtime_ext.cuda.persistent.co_schedule import co_scheduled
-from runtime_ext.cuda.persistent.rtask_times import estimated_rkernel
 from runtime_ext.cuda.persistent.stage_fuser import GpuStageFuser
 from runtime_ext.machine.this_machine import cache_folder
 from runtime_ext.units.in_place import arrange
 from tvm_ios.cli.frame.output import console
+from tvm_ios.costs.persistent import rkernel
 from tvm_ios.devices.device import DeviceDescription, load_device
 from tvm_ios.devices.occupancy import multiprocessor_of, resident_blocks
 from tvm_ios.graph.blocks import cut_blocks
@@ -113,9 +113,13 @@ def search(
 
     def rkernels(unit: int) -> tuple[RKernel, ...]:
         flops = graph.operators[unit].flops
-        return tuple(
-            estimated_rkernel(name, form.code, compiler.blocks, flops, device, veus)
+        symbols = {
+            name: [call.symbol for call in form.code.calls]
             for name, form in forms[str(unit)].items()
+        }
+        return tuple(
+            rkernel(name, compiler.estimates(of_form, flops), device, veus)
+            for name, of_form in symbols.items()
         )
 
     return fuser.rprogram(graph, units, rkernels, lambda unit, name: forms[str(unit)][name].code)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +12,7 @@ import tvm
 
 from runtime_ext.cuda.gemm_space import GemmSpace
 from runtime_ext.cuda.kernels import gemm_tile
-from runtime_ext.cuda.kernels.build import kernels_of
+from runtime_ext.cuda.kernels.build import block_works, kernels_of
 from runtime_ext.cuda.kernels.generic import dlight_schedule, no_cuda_code
 from runtime_ext.cuda.machine_code.cubin_cache import CubinCache
 from runtime_ext.cuda.machine_code.kernel import CudaKernel
@@ -40,8 +40,12 @@ from runtime_ext.tuning_log.log import TuningLog
 from runtime_ext.units.plans import different, library_plan, plan_unit
 from runtime_ext.units.unit import UnitPlan, UnitSource, Workload
 from runtime_ext.units.unit_compiler import UnitCompiler
+from tvm_ios.costs.cuda_kernels.block_work import BlockWork
+from tvm_ios.costs.cuda_kernels.stream_estimate import moving_work
 from tvm_ios.costs.cuda_kernels.target_gpu import gpu_of, target_gpu
 from tvm_ios.costs.cuda_kernels.tile import GemmTile
+from tvm_ios.costs.cuda_kernels.unit_kernels import estimate
+from tvm_ios.costs.kernel_estimate import KernelEstimate
 from tvm_ios.devices.device import DeviceDescription, largest_gpu
 from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.errors import UnfusedError, UserError
@@ -52,7 +56,7 @@ GpuPrecision = Literal["float32", "tf32", "float16"]
 #: The first architecture with the instructions that we use.
 _TENSOR_CORES = 80
 #: Incremented whenever the generated code of a kernel changes.
-_VERSION = 3
+_VERSION = 5
 
 
 class CudaKernelCompiler(UnitCompiler):
@@ -149,6 +153,28 @@ class CudaKernelCompiler(UnitCompiler):
     def footprint(self, symbol: str) -> Footprint:
         """Return the threads, registers and shared memory of a block of a kernel."""
         return self._description(symbol).footprint
+
+    def estimates(self, symbols: Sequence[str], flops: int) -> list[KernelEstimate]:
+        """Return the estimates of a unit's kernels.
+
+        Those that are not cut by one move the bytes of their buffers, and if none of them is, do
+        the unit's ``flops``.
+        """
+        kernels = [self._description(symbol) for symbol in symbols]
+        works = [self._block_work(symbol) for symbol in symbols]
+        moved = [sum(parameter.nbytes for parameter in kernel.parameters) for kernel in kernels]
+        of_a_byte = 1 / 4 + (0.0 if any(works) else flops / 2 / max(1, sum(moved)))
+        made: list[KernelEstimate] = []
+        for kernel, work, nbytes in zip(kernels, works, moved, strict=True):
+            each = nbytes / kernel.blocks
+            moving = moving_work(kernel.footprint, each, each * of_a_byte / kernel.threads)
+            cut = moving if work is None else replace(work, footprint=kernel.footprint)
+            made.append(estimate(cut, kernel.blocks, nbytes, self.gpu))
+        return made
+
+    def _block_work(self, symbol: str) -> BlockWork | None:
+        works = block_works(self.workload(symbol), self.precision, self.gpu)
+        return works[int(symbol.rpartition("_")[2])] if works else None
 
     def rtasks(self, symbol: str) -> RTaskFunction:
         """Return a kernel as a function of its rTasks; raise UnfusedError if impossible."""

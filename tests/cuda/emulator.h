@@ -9,6 +9,7 @@
 
 #define TVM_IOS_PRELUDE
 #define TVM_IOS_EMULATOR
+#define TVM_IOS_FETCH_WEIGHTS(first, lines)
 #define TVM_IOS_AWAIT_EARLIER
 #define __global__
 #define __device__

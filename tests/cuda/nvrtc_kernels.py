@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from runtime_ext.cuda.machine_code.prelude import AWAIT_EARLIER, PRELUDE
 from runtime_ext.cuda.persistent.rtask_function import BARRIER, RTaskFunction
+from tvm_ios.devices.engine import launches_early
 from tvm_ios.program.persistent import PersistentProgram, ROperator, RTasks
 from tvm_ios.program.program import Buffer, BufferType, KernelUse, Role
 
 LENGTH = 24
 # Each kernel dawdles by what it has computed, so that streams overtake each other.
-SOURCE = """
+_MIXING = """
 #define MIX(a, b, x) \\
   extern __shared__ long long mixed[]; \\
   const int n = threadIdx.x; \\
@@ -24,19 +26,31 @@ SOURCE = """
   const long long until = clock64() + mixed[0] % 64 * 400; \\
   while (clock64() < until) {} \\
   x[n] = mixed[n];
-extern "C" __global__ void mix0(long long* x) { MIX(x, x, x) }
-extern "C" __global__ void mix1(long long* a, long long* x) { MIX(a, a, x) }
-extern "C" __global__ void mix2(long long* a, long long* b, long long* x) { MIX(a, b, x) }
+"""
+_MIXES = """
+extern "C" __global__ void {name}0(long long* x) {{ {begin} MIX(x, x, x) }}
+extern "C" __global__ void {name}1(long long* a, long long* x) {{ {begin} MIX(a, a, x) }}
+extern "C" __global__ void {name}2(long long* a, long long* b, long long* x) {{
+  {begin} MIX(a, b, x)
+}}
+"""
+_OTHERS = """
 extern "C" __global__ void count(long long* steps, long long* x) { x[0] = ++steps[0]; }
 extern "C" __global__ void broken(long long* x) { *(volatile int*)8 = 1; }
 """
+
+
+def source(arch: str) -> str:
+    """The kernels; those that may be launched early only where a GPU does that."""
+    early = _MIXES.format(name="early", begin=AWAIT_EARLIER) if launches_early(arch) else ""
+    return PRELUDE + _MIXING + _MIXES.format(name="mix", begin="") + early + _OTHERS
 
 
 def compile_kernels(arch: str) -> bytes:
     """The cubin of the kernels above for an architecture."""
     from cuda.bindings import nvrtc
 
-    _, program = nvrtc.nvrtcCreateProgram(SOURCE.encode(), b"tests.cu", 0, [], [])
+    _, program = nvrtc.nvrtcCreateProgram(source(arch).encode(), b"tests.cu", 0, [], [])
     (status,) = nvrtc.nvrtcCompileProgram(program, 1, [f"--gpu-architecture={arch}".encode()])
     assert not status, status
     _, size = nvrtc.nvrtcGetCUBINSize(program)

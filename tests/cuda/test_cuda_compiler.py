@@ -123,7 +123,9 @@ def test_aligned_reads_are_wide(tmp_path: Path) -> None:
 
 def test_kernels_that_may_be_launched_early_wait_before_they_touch_memory(tmp_path: Path) -> None:
     compiler = CudaKernelCompiler("compute_90", tmp_path)
-    for call in compiler.compile(source())["unit"].code.calls:
+    calls = compiler.compile(source())["unit"].code.calls
+    assert len(calls) == 2, "the reduction is split, and the second kernel has no weights"
+    for call in calls:
         kernel = compiler.function(call.symbol)
         assert isinstance(kernel, Launchable)
         assert kernel.early
@@ -132,6 +134,8 @@ def test_kernels_that_may_be_launched_early_wait_before_they_touch_memory(tmp_pa
             text.index(f"griddepcontrol.{what}") for what in ("wait", "launch_dependents")
         )
         assert waits < nexts < min(text.index("ld.global"), text.index("st.global"))
+        # Weights come into the cache meanwhile, which accesses no memory.
+        assert (0 <= text.find("prefetch.L2") < waits) is (call is calls[0])
         # What is read through it may not be written while the kernel runs.
         assert "ld.global.nc" not in text
 

@@ -17,8 +17,10 @@ from typing import Any
 import pytest
 
 from benchmarks.gpus.suite.prepare import copy_scripts
+from benchmarks.gpus.suite.slices import SMALL
 
 ROOT = Path(__file__).parents[2]
+BUNDLES = ("squeezenet-1", "squeezenet-16", "squeezenet-cpu-1")
 #: Finds schedules, or compares them; what it does first is what the file ``does`` says.
 RUN = """
 import json, pathlib, sys, time
@@ -60,7 +62,7 @@ def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "bundles").mkdir(parents=True)
     copy_scripts(folder)
     (tmp_path / "run.py").write_text(RUN)
-    for name in ("squeezenet-1", "squeezenet-16", "squeezenet-cpu-1", "inception_block-1"):
+    for name in (*(f"{small}-1" for small in SMALL), *BUNDLES):
         with tarfile.open(folder / "bundles" / f"{name}.tar.xz", "w:xz", preset=0) as packed:
             packed.add(tmp_path / "run.py", f"{name}/run.py")
     return folder

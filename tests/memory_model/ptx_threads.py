@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any
 
 from tests.memory_model.program import (
@@ -106,11 +107,48 @@ class Kernel:
         after: tuple[int, ...] = (),
     ) -> list[Thread]:
         """Return the threads of a launch; its first block has the number ``block_before``."""
+        runs = self._runs(arguments, blocks, threads, _Part.WHOLE)
+        return [Thread(run.run, block_before + run.block, 0, after) for run in runs]
+
+    def early_threads(
+        self,
+        arguments: Sequence[Argument],
+        blocks: int,
+        threads: int,
+        block_before: int,
+        awaited: Sequence[int],
+    ) -> list[Thread]:
+        """Return the threads of a launch that begins early, each before its wait, then each after.
+
+        ``awaited`` are the threads of the launches before, after which these are numbered.
+        """
+        before = self._runs(arguments, blocks, threads, _Part.BEFORE_WAIT)
+        after = self._runs(arguments, blocks, threads, _Part.AFTER_WAIT)
+        begun = len(awaited)
         return [
-            Thread(_Run(self, arguments, block, blocks, thread).run, block_before + block, 0, after)
+            *(Thread(run.run, block_before + run.block) for run in before),
+            *(
+                Thread(run.run, block_before + run.block, 0, (*awaited, begun + number))
+                for number, run in enumerate(after)
+            ),
+        ]
+
+    def _runs(
+        self, arguments: Sequence[Argument], blocks: int, threads: int, part: _Part
+    ) -> list[_Run]:
+        return [
+            _Run(self, arguments, block, (blocks, threads), thread, part)
             for block in range(blocks)
             for thread in range(threads)
         ]
+
+
+class _Part(Enum):
+    """The part of a kernel whose operations count: all, or those on a side of its wait."""
+
+    WHOLE = auto()
+    BEFORE_WAIT = auto()
+    AFTER_WAIT = auto()
 
 
 @dataclass(frozen=True)
@@ -118,14 +156,35 @@ class _Run:
     kernel: Kernel
     arguments: Sequence[Argument]
     block: int
-    blocks: int
+    #: Blocks of the launch, and threads of a block.
+    extents: tuple[int, int]
     thread: int
+    part: _Part
 
     def run(self) -> Generator[Operation, Any, None]:
+        """Yield the operations of the part; what comes before it is run for its registers."""
+        operations = self._operations()
+        counts, value = self.part is not _Part.AFTER_WAIT, None
+        while True:
+            try:
+                operation = operations.send(value)
+            except StopIteration:
+                return
+            value = None
+            if operation is None:
+                if self.part is _Part.BEFORE_WAIT:
+                    return
+                counts = True
+            elif counts:
+                value = yield operation
+
+    def _operations(self) -> Generator[Operation | None, Any, None]:
+        """Yield every operation, and None where the kernel waits for the launches before."""
         registers: dict[str, int | None] = {
             "%tid.x": self.thread,
             "%ctaid.x": self.block,
-            "%nctaid.x": self.blocks,
+            "%nctaid.x": self.extents[0],
+            "%ntid.x": self.extents[1],
         }
         place, polled = 0, None
         while place < len(self.kernel.instructions):
@@ -139,8 +198,12 @@ class _Run:
                     place = self.kernel.labels[operands[0]]
                 case "ret" | "exit":
                     return
-                case "nanosleep":
+                case "nanosleep" | "prefetch":
+                    # A prefetch is a hint, and no access to memory.
                     pass
+                case "griddepcontrol":
+                    if parts[0] == "wait":
+                        yield None
                 case "fence" | "membar":
                     order = Order.SC if kind == "membar" else _ORDERS[parts[0]]
                     yield Fence(order, _SCOPES[parts[-1]])

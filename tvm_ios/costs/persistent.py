@@ -19,12 +19,18 @@ def veus(device: DeviceDescription) -> int:
     return device.processors * _veus_of_processor(device)
 
 
-def rkernel(name: str, kernels: Sequence[KernelEstimate], device: DeviceDescription) -> RKernel:
+def rkernel(
+    name: str,
+    kernels: Sequence[KernelEstimate],
+    device: DeviceDescription,
+    lanes: int | None = None,
+) -> RKernel:
     """Return the rKernel whose phases are the kernels of a unit and whose rTasks are their blocks.
 
-    An rTask takes as long as it does when all vEUs of its processor are busy.
+    An rTask takes as long as it does when all vEUs of its processor are busy: a share of so many
+    ``lanes`` of the device, by default the assumed ones.
     """
-    shared = _veus_of_processor(device)
+    shared = (lanes or veus(device)) / device.processors
     return RKernel(
         name,
         tuple(kernel.blocks for kernel in kernels),

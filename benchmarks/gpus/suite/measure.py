@@ -21,8 +21,10 @@ from benchmarks.gpus.suite.slices import POLICIES, Kind, Part, Slice, parts_of
 #: In a suite's folder: bundles packed, and unpacked; what they share, our code; wheels; checks.
 BUNDLES, WORK, PACKAGES, WHEELS, CHECKS = "bundles", "work", "packages", "wheels", "checks"
 TVM_RUNTIME = "tvm-runtime.tar.xz"
-#: Parts that other frameworks may spoil.
-_OTHERS = {"peers", "warps", "compiled"}
+#: What measures the edges of captured graphs.
+EDGES = "benchmarks.gpus.suite.edges"
+#: Parts that other frameworks may spoil, or that say nothing of programs.
+_OTHERS = {"peers", "warps", "compiled", "edges"}
 #: Of a slice, what nobody has begun.
 _REST = "the rest"
 
@@ -93,8 +95,9 @@ def _measured(
     results: dict[str, Any] = {**earlier, "late": {_REST: "it was interrupted; run it again"}}
     failed: dict[str, str] = results.setdefault("failed", {})
     if which.kind is Kind.checks:
-        if not failed:
-            _keep(results, "checks", lambda: _run_checks(suite, own_end))
+        for name, run in (("checks", _run_checks), ("edges", _run_edges)):
+            if name not in results and not failed:
+                _keep(results, name, lambda run=run: run(suite, own_end))
         del results["late"][_REST]
         return results
     bundle = _unpacked(suite, record, which)
@@ -134,6 +137,12 @@ def _run_part(suite: Path, bundle: Path, part: Part, end: float) -> dict[str, An
     environment = {"PYTHONPATH": _paths(suite / PACKAGES, *_site(suite)), **part.environment}
     text = output_of([sys.executable, bundle / "run.py", *part.options], end, environment)
     return json.loads(text.splitlines()[-1])
+
+
+def _run_edges(suite: Path, end: float) -> dict[str, Any]:
+    """What described engines assume of a captured graph."""
+    environment = {"PYTHONPATH": _paths(suite / PACKAGES, suite)}
+    return json.loads(output_of([sys.executable, "-m", EDGES], end, environment))
 
 
 def _run_checks(suite: Path, end: float) -> dict[str, Any]:

@@ -29,6 +29,7 @@ _TVM_LIBRARIES = ("libtvm_runtime.so", "libtvm_runtime_cuda.so")
 #: Where the tests that run on a GPU lie, here and there; and what of it these need.
 _TESTS = Path("tests", "cuda")
 _NEEDED_TESTS = ("test_on_gpu.py", "convolutions.py", "nvrtc_kernels.py")
+_EDGES = _PARTS / "edges.py"
 #: Of what is copied.
 _MOST_BYTES = 64 << 20
 _STREAMS = 8
@@ -135,8 +136,8 @@ def _copy_code(suite: Path) -> None:
     # Or a package `tests` that comes later on the path would be taken for this one.
     (checks / "tests" / "__init__.py").touch()
     for name in _NEEDED_TESTS:
-        source = _ROOT / _TESTS / name
-        shutil.copyfile(source, checks / _TESTS / name)
+        shutil.copyfile(_ROOT / _TESTS / name, checks / _TESTS / name)
+    for source in (*(_ROOT / _TESTS / name for name in _NEEDED_TESTS), _EDGES):
         for module in modules_of(source):
             copy_sources(module, packages)
     library = native_library_path()

@@ -14,6 +14,8 @@ def print_record(record: Record) -> None:
         peers = _best_peer(results)
         if "checks" in results:
             print(f"{key:23} {results['checks']['passed']} passed")
+        for name, microseconds in results.get("edges", {}).get("microseconds", {}).items():
+            print(f"{key:23} {microseconds:9.3f}us  from kernel to kernel, {name}")
         if "search" in results:
             print(f"{key:23} {_row(results['search'])}   {peers}")
         for name, part in results.items():

@@ -56,10 +56,8 @@ _BLOCK = {
     **dict.fromkeys(("lv26", "lv28"), ("lv23",)),
     "lv33": ("lv32",),
 }
-#: The network of the zoo that has the units of a model, and what these are called there.
-_NETWORKS: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    "inception_block": ("inception_block", {}),
-    "nasnet_cell": ("nasnet_cell", {}),
+#: Of a model that is part of a network of the zoo: the network, and its units by the model's names.
+_PARTS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "fire9": (
         "squeezenet",
         {"squeeze": "fire9/conv", "e1": "fire9/conv_2", "e3": "fire9/conv_1"},
@@ -149,10 +147,8 @@ def found_programs() -> Iterator[tuple[str, Mapping[str, float]]]:
 
     They are computed from the recorded cycles of the units' kernels alone.
     """
-    for model, (network, _) in _NETWORKS.items():
-        if network != model:
-            continue
-        graph = _graph(network)
+    for model in _alone():
+        graph = _graph(model)
         search = Search(Problem.of(graph, 40), described_costs(simulated_device()), Limits())
         recorded = _RecordedCost(model)
         yield (
@@ -214,17 +210,25 @@ def _alone() -> dict[str, dict[str, list[_Alone]]]:
 
 
 @cache
-def _graph(network: str) -> OpGraph:
-    return load_units(network)
+def _graph(model: str) -> OpGraph:
+    """The units of a model; of a part of a network those that have kernels today."""
+    if model not in _PARTS:
+        return load_units(model)
+    network, names = _PARTS[model]
+    whole = load_units(network)
+    found = {op.name: op for op in whole.operators}
+    units = tuple(replace(found[theirs], name=name) for name, theirs in names.items())
+    made = {t for op in units for t in op.outputs}
+    read = {t for op in units for t in op.inputs}
+    inputs = tuple(t for t in sorted(read - made) if not whole.tensors[t].constant)
+    return OpGraph(model, units, whole.tensors, inputs, tuple(sorted(made - read)))
 
 
 def _shapes(model: str, unit: str) -> list[Shape]:
-    """The shapes of a unit's kernels; none of a unit that the zoo's network lacks."""
-    network, renamed = _NETWORKS[model]
-    graph = _graph(network)
+    """The shapes of a unit's kernels; none of a unit that the model's graph lacks."""
+    graph = _graph(model)
     numbers = {op.name: number for number, op in enumerate(graph.operators)}
-    name = renamed.get(unit, unit if model == network else "")
-    return shapes_of(graph, numbers[name]) if name else []
+    return shapes_of(graph, numbers[unit]) if unit in numbers else []
 
 
 def _recorded_cut(model: str, unit: str, shape: Shape) -> GemmTile | WindowCut | None:
@@ -277,7 +281,7 @@ def _described_kernels(
     """The kernels that a unit, or a merged one, has today in the place of a recorded launch."""
     gpu = target_gpu(device, _EDGE / CLOCK)
     if "+" in unit:
-        graph = _graph(_NETWORKS[model][0])
+        graph = _graph(model)
         numbers = [n for n, op in enumerate(graph.operators) if op.name in unit.split("+")]
         plan = plan_merge(graph, numbers)
         assert plan is not None, f"{unit} was merged"

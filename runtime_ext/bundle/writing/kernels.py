@@ -20,10 +20,10 @@ from runtime_ext.cuda.compiler import CudaKernelCompiler
 from runtime_ext.cuda.persistent.co_schedule import co_scheduled
 from runtime_ext.cuda.persistent.fused_kernel import FusedKernel
 from runtime_ext.cuda.persistent.rtask_function import RTaskFunction
-from runtime_ext.cuda.persistent.rtask_times import estimated_rkernel
 from runtime_ext.machine.cpu_features import required_features
 from runtime_ext.native_library import native_library_path
 from runtime_ext.target_architecture import machine_of
+from tvm_ios.costs.persistent import rkernel
 from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.errors import UnfusedError
 from tvm_ios.files.atomic import temporary_folder
@@ -121,8 +121,8 @@ def _fused(model: ModelToBundle, stage: Stage, code: Mapping[int, UnitCode]) -> 
 
     def estimated(unit: int) -> tuple[RKernel, ...]:
         flops = graph.operators[unit].flops
-        unit_code = code[unit]
-        return (estimated_rkernel("default", unit_code, compiler.blocks, flops, device, veus),)
+        symbols = [call.symbol for call in code[unit].calls]
+        return (rkernel("default", compiler.estimates(symbols, flops), device, veus),)
 
     program = co_schedule(graph, stage.units, estimated, veus)
     placed = replace(stage, placement=program.placement)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 from tvm import tirx
 
 from runtime_ext.cuda.kernels.contraction import contraction
+from runtime_ext.cuda.kernels.contraction_shape import product_of
 from runtime_ext.cuda.kernels.generic import bound_kernels, lower_generic
 from runtime_ext.cuda.kernels.interpolation import interpolation
 from runtime_ext.cuda.kernels.pointwise import interleave, pointwise
-from runtime_ext.cuda.kernels.product import product
+from runtime_ext.cuda.kernels.product import block_work, product
 from runtime_ext.cuda.kernels.reduction import mean, normalisation
-from runtime_ext.cuda.kernels.window import pooling
+from runtime_ext.cuda.kernels.window import pooling, sliding_window
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.phases import Phase, Phases
 from runtime_ext.kernels.spec import (
@@ -28,7 +30,12 @@ from runtime_ext.kernels.spec import (
     Product,
     Spec,
 )
+from tvm_ios.costs.cuda_kernels.block_work import BlockWork
+from tvm_ios.costs.cuda_kernels.product_estimate import product_work, sum_widths, sum_work
+from tvm_ios.costs.cuda_kernels.stream_estimate import mean_channels, mean_work
 from tvm_ios.costs.cuda_kernels.target_gpu import TargetGpu
+from tvm_ios.costs.cuda_kernels.tile import GemmTile
+from tvm_ios.costs.cuda_kernels.window_estimate import best_cut, window_work
 
 #: Blocks for each multiprocessor of the fine form of a kernel that reduces little, if it has them.
 _MORE = 4
@@ -52,9 +59,7 @@ def kernels_of(spec: Spec | Generic | Scheduled, precision: str, gpu: TargetGpu)
         return bound_kernels(spec.function)
     if isinstance(spec, Generic):
         return lower_generic(spec, dtype, gpu.arch)
-    least_blocks = 1
-    if isinstance(spec, Finer):
-        spec, least_blocks = spec.kernel, _MORE * gpu.processors
+    spec, least_blocks = _least_blocks(spec, gpu)
     buffers = [tirx.decl_buffer(s, dtype, f"b{i}") for i, s in enumerate(spec.buffers)]
     if isinstance(spec, Contraction):
         return contraction(spec, buffers, precision, gpu)
@@ -68,3 +73,36 @@ def kernels_of(spec: Spec | Generic | Scheduled, precision: str, gpu: TargetGpu)
     else:
         function = _WRITERS[type(spec)](spec, buffers)
     return Phases((Phase(function, 1, tuple(range(len(buffers)))),), ())
+
+
+def block_works(
+    spec: Spec | Generic | Scheduled, precision: str, gpu: TargetGpu
+) -> tuple[BlockWork, ...]:
+    """Return the work of a block of each kernel of a spec, by which it is cut; none if it is not.
+
+    Their blocks and footprints are those of the compiled kernels.
+    """
+    if isinstance(spec, Generic | Scheduled):
+        return ()
+    spec, least_blocks = _least_blocks(spec, gpu)
+    if isinstance(spec, Contraction):
+        tile, shape = spec.blocking, product_of(spec)
+        assert isinstance(tile, GemmTile)
+        multiplying = product_work(shape, tile, precision)
+        if tile.splits == 1:
+            return (multiplying,)
+        return multiplying, sum_work(tile, max(sum_widths(shape, tile, gpu)))
+    if isinstance(spec, Product):
+        return (block_work(spec, gpu, precision),)
+    if isinstance(spec, Pooling):
+        window = sliding_window(spec)
+        return (window_work(window, best_cut(window, gpu, least_blocks)),)
+    if isinstance(spec, Mean):
+        pixels = prod(spec.pixels)
+        return (mean_work(pixels, mean_channels(spec.batch, pixels, spec.channels, gpu)),)
+    return ()
+
+
+def _least_blocks(spec: Spec, gpu: TargetGpu) -> tuple[Any, int]:
+    """Return the kernel that a spec is a finer form of, or itself, and the fewest blocks of it."""
+    return (spec.kernel, _MORE * gpu.processors) if isinstance(spec, Finer) else (spec, 1)

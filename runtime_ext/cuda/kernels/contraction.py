@@ -23,6 +23,7 @@ from runtime_ext.cuda.kernels.split_sum import split_sum
 from runtime_ext.cuda.kernels.statements import Pixel, store_statement
 from runtime_ext.cuda.kernels.team_sums import Results
 from runtime_ext.cuda.kernels.threads import ThreadCode
+from runtime_ext.cuda.machine_code.prelude import WEIGHTS
 from runtime_ext.kernels.code import Index, load
 from runtime_ext.kernels.cut import ChannelPart, channel_parts
 from runtime_ext.kernels.phases import Phase, Phases
@@ -123,7 +124,9 @@ class _Writer:
             self._store(code, place, results)
         else:
             self._store_partial(code, place, results)
-        return code.kernel(parameters)
+        held = self.buffers[spec.weight]
+        number = next(n for n, buffer in enumerate(parameters) if buffer.same_as(held))
+        return code.kernel(parameters).with_attr(WEIGHTS, number)
 
     def _store_partial(self, code: ThreadCode, place: _Place, results: Results) -> None:
         width = self.blocks * self.tile.columns

@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import ceil
 from typing import Any
 
+from runtime_ext.cuda.kernels.contraction_shape import product_of
 from runtime_ext.cuda.kernels.gemm import multiply
 from runtime_ext.cuda.kernels.gemm_operands import Columns, Pixels
 from runtime_ext.cuda.kernels.gemm_tile import best_product_tile
@@ -16,6 +17,8 @@ from runtime_ext.kernels.cut import UNCUT
 from runtime_ext.kernels.expression import ACC, Access
 from runtime_ext.kernels.spec import Contraction, Product, Window
 from runtime_ext.kernels.statements import divide
+from tvm_ios.costs.cuda_kernels.block_work import BlockWork
+from tvm_ios.costs.cuda_kernels.product_estimate import product_work
 from tvm_ios.costs.cuda_kernels.target_gpu import TargetGpu
 from tvm_ios.costs.cuda_kernels.tile import WIDE, GemmTile
 
@@ -70,6 +73,13 @@ def product(spec: Product, buffers: list[Any], gpu: TargetGpu, precision: str) -
 
     results.each_row(store_row)
     return code.kernel(buffers)
+
+
+def block_work(spec: Product, gpu: TargetGpu, precision: str) -> BlockWork:
+    """Return the work of a block of the kernel."""
+    contraction = _as_contraction(spec)
+    tile = _tile(contraction, spec.grid[0] * spec.grid[1], gpu, precision)
+    return product_work(product_of(contraction), tile, precision)
 
 
 def _as_contraction(spec: Product) -> Contraction:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-#: The first statement of kernels that may be launched early: it waits until the launches before
-#: have ended and what they wrote can be seen, and then lets the next one come.
+#: The statement of kernels that may be launched early before they touch memory: it waits until the
+#: launches before have ended and what they wrote can be seen, and then lets the next one come.
 AWAIT_EARLIER = "TVM_IOS_AWAIT_EARLIER;"
+#: The statement before that one in kernels with weights: each thread asks for a line of them in the
+#: second-level cache, and waits for none. That is no access to memory, so nothing races with it. It
+#: has no branch, by which the compiler would give other registers to all that comes after.
+FETCH_WEIGHTS = "TVM_IOS_FETCH_WEIGHTS({first}, {lines});"
+#: The attribute of a kernel's function with the number of the parameter that has its weights.
+WEIGHTS = "tvm_ios.weights"
+
+#: Bytes of a line of the second-level cache, as in the code below.
+CACHE_LINE = 128
 
 #: Not every machine with a compiler has headers, so none are used. Half precision is for storage
 #: only; arithmetic converts to float32, as our kernels do anyway.
@@ -29,6 +38,10 @@ typedef unsigned long long uint64_t;
 #define TVM_IOS_AWAIT_EARLIER \\
   asm volatile("griddepcontrol.wait;" ::: "memory"); \\
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
+#define TVM_IOS_FETCH_WEIGHTS(first, lines) \\
+  asm volatile("{ .reg .pred p; setp.lt.u32 p, %0, " #lines "; @p prefetch.L2 [%1]; }" \\
+               :: "r"(blockIdx.x * blockDim.x + threadIdx.x), \\
+                  "l"((const char*)first + 128ull * (blockIdx.x * blockDim.x + threadIdx.x)))
 #ifndef CUDART_INF_F
 #define CUDART_INF_F __int_as_float(0x7f800000)
 #define CUDART_NAN_F __int_as_float(0x7fffffff)

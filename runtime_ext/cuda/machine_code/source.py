@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import ceil
 from typing import Any
 
 import tvm
@@ -12,7 +14,13 @@ import tvm_ffi
 from tvm import tirx
 
 from runtime_ext.cuda.machine_code.kernel import LaunchExtents, grid_and_block
-from runtime_ext.cuda.machine_code.prelude import AWAIT_EARLIER, PRELUDE
+from runtime_ext.cuda.machine_code.prelude import (
+    AWAIT_EARLIER,
+    CACHE_LINE,
+    FETCH_WEIGHTS,
+    PRELUDE,
+    WEIGHTS,
+)
 from tvm_ios.devices.engine import launches_early
 from tvm_ios.program.program import BufferType
 
@@ -68,12 +76,12 @@ def generate(scheduled: Any, entry: str, arch: str, pipeline: str = "tirx") -> G
     code = text[text.index(END_OF_PREFIX) + len(END_OF_PREFIX) :]
     code = re.sub(r"^extern \"C\" __global__ .*\);\n", "", code, flags=re.MULTILINE)
     code = _with_all_parameters(re.sub(rf"\b{names[0]}\b", entry, code), entry, scheduled)
-    if launches_early(arch):
-        code = _awaiting(code, entry)
     grid, block = launch_extents(scheduled)
     parameters = tuple(
         BufferType(tuple(int(e) for e in p.ty.shape), str(p.ty.dtype)) for p in scheduled.params
     )
+    if launches_early(arch):
+        code = _awaiting(code, entry, parameters, scheduled.attrs.get(WEIGHTS))
     return GeneratedKernel(
         entry, PRELUDE + code, grid, block, parameters, written_parameters(scheduled)
     )
@@ -106,15 +114,20 @@ def written_parameters(scheduled: Any) -> tuple[int, ...]:
     )
 
 
-def _awaiting(code: str, entry: str) -> str:
-    """Return the code of a kernel that may be launched early.
+def _awaiting(code: str, entry: str, parameters: Sequence[BufferType], weights: int | None) -> str:
+    """Return the code of a kernel that may be launched early; ``weights`` is of a parameter.
 
     What it reads may still be written when it begins, so nothing may be loaded through the cache of
     constants. The compiler does that only for parameters that do not alias.
     """
-    signature = re.search(rf"\b{entry}\([^()]*\) \{{", code)
+    signature = re.search(rf"\b{entry}\(([^()]*)\) \{{", code)
     assert signature is not None
-    begins = f"{signature[0].replace('__restrict__ ', '')}\n  {AWAIT_EARLIER}"
+    begins = f"{signature[0].replace('__restrict__ ', '')}\n  "
+    if weights is not None:
+        first = signature[1].split(",")[weights].split()[-1]
+        lines = ceil(parameters[weights].nbytes / CACHE_LINE)
+        begins += f"{FETCH_WEIGHTS.format(first=first, lines=lines)}\n  "
+    begins += AWAIT_EARLIER
     return code[: signature.start()] + begins + code[signature.end() :]
 
 

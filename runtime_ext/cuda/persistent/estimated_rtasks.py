@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from runtime_ext.cuda.persistent.rtask_times import estimated_rkernel
 from tvm_ios.costs.analytic import AnalyticCost
+from tvm_ios.costs.kernel_estimate import KernelEstimate
+from tvm_ios.costs.persistent import rkernel
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.measuring.measured_rtasks import MeasuredRPrograms
 from tvm_ios.measuring.stage_fuser import StageFuser
 from tvm_ios.measuring.stage_timer import StageTimer
+from tvm_ios.program.program import UnitCode
 from tvm_ios.progress import Progress
 from tvm_ios.rammer.rprogram import RProgram
 from tvm_ios.schedule.rkernel import RKernel
@@ -22,12 +24,12 @@ class EstimatedRTasks:
     """Estimated costs of the rTasks of compiled kernels; programs can be built of them.
 
     See :class:`tvm_ios.costs.costs.RTaskCosts`. ``timer`` has the kernels, but times nothing;
-    ``blocks`` returns the blocks of a kernel by its symbol; ``cost`` estimates stages by the
-    figures of a device.
+    ``estimates`` returns those of a unit's kernels by their symbols and its FLOPs; ``cost``
+    estimates stages by the figures of a device.
     """
 
     timer: StageTimer
-    blocks: Callable[[str], int]
+    estimates: Callable[[Sequence[str], int], Sequence[KernelEstimate]]
     cost: AnalyticCost
 
     @property
@@ -55,8 +57,12 @@ class EstimatedRTasks:
         """Return the rKernels of a unit, the default first."""
         forms, flops = self.timer.rkernels.forms(unit), graph.operators[unit].flops
         veus = self._fuser.lanes(form.code for form in forms.values())
+
+        def kernels(code: UnitCode) -> Sequence[KernelEstimate]:
+            return self.estimates([call.symbol for call in code.calls], flops)
+
         return tuple(
-            estimated_rkernel(name, form.code, self.blocks, flops, self.cost.device, veus)
+            rkernel(name, kernels(form.code), self.cost.device, veus)
             for name, form in forms.items()
         )
 

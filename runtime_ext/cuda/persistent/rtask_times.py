@@ -1,4 +1,4 @@
-"""Times of the rTasks of CUDA kernels: profiled, or estimated if nothing was measured."""
+"""Times of the rTasks of CUDA kernels that were profiled."""
 
 from __future__ import annotations
 
@@ -66,35 +66,3 @@ def contended_rkernel(
     calls = zip(code.calls, kernel.tasks, kernel.task_seconds, strict=True)
     seconds = tuple(each * slower(call.symbol, blocks) for call, blocks, each in calls)
     return replace(kernel, task_seconds=seconds)
-
-
-def estimated_rkernel(
-    name: str,
-    code: UnitCode,
-    blocks: Callable[[str], int],
-    flops: int,
-    device: DeviceDescription,
-    veus: int,
-) -> RKernel:
-    """Return an rKernel with times that are estimated from the device's figures.
-
-    Each of ``veus`` has an equal share of the device's operations and bytes per second. A phase
-    moves the bytes of its arguments, and the unit's ``flops`` are divided among its phases in
-    proportion. The estimate ignores caches, kernels below peak throughput, and idle vEUs.
-    """
-    buffers = (*code.parameters, *code.scratch)
-    bytes_moved = [sum(buffers[a].nbytes for a in call.arguments) for call in code.calls]
-    tasks = tuple(blocks(call.symbol) for call in code.calls)
-    seconds = tuple(
-        max(
-            _SHORTEST_TASK,
-            veus
-            / count
-            * max(flops * nbytes / sum(bytes_moved) / device.peak_flops, nbytes / device.bandwidth),
-        )
-        for count, nbytes in zip(tasks, bytes_moved, strict=True)
-    )
-    waves = (
-        -(-count // veus) * task_seconds for count, task_seconds in zip(tasks, seconds, strict=True)
-    )
-    return RKernel(name, tasks, seconds, sum(waves))

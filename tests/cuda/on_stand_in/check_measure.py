@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.gpus.suite import edges
 from runtime_ext.cuda import measure
 from runtime_ext.cuda.executor import run_on_device
 from runtime_ext.cuda.measure import GpuDevice, time_program
@@ -78,6 +80,16 @@ def test_what_a_launch_costs_is_the_time_of_one_that_does_nothing() -> None:
     overhead = GpuDevice(lanes=4).launch_overhead()
     assert len(overhead) == len(of_a_kernel)
     assert 0 < min(overhead) <= max(overhead) < 2.1e-6
+
+
+def test_edges_are_timed_by_what_a_kernel_waits_for(capsys: pytest.CaptureFixture[str]) -> None:
+    early = calls("cuLaunchKernelEx")
+    edges.main()
+    measured = json.loads(capsys.readouterr().out)["microseconds"]
+    assert measured.keys() == {"ordinary", "from stream to stream", "early"}
+    # By the stand-in's clock each launch takes a microsecond.
+    assert all(0.9 < microseconds < 1.1 for microseconds in measured.values())
+    assert calls("cuLaunchKernelEx") > early
 
 
 def test_a_program_without_launches_takes_no_time_to_speak_of() -> None:

@@ -49,13 +49,19 @@ def mean_work(pixels: int, channels: int) -> BlockWork:
 
 def stream_work(width: int, operations: int) -> BlockWork:
     """Return the work of a block whose threads compute ``width`` neighbouring elements each."""
+    footprint = Footprint(THREADS, _FEW_REGISTERS + 2 * width, 0)
+    return moving_work(footprint, 4.0 * THREADS * width, float(width * (1 + operations)))
+
+
+def moving_work(footprint: Footprint, nbytes: float, instructions: float) -> BlockWork:
+    """Return the work of a block that reads all of its bytes at once; instructions are a warp's."""
     return BlockWork(
-        Footprint(THREADS, _FEW_REGISTERS + 2 * width, 0),
+        footprint,
         steps=1,
         beside=0.0,
         products=0.0,
-        after=float(width * (1 + operations)),
+        after=instructions,
         once=_FIND,
-        nbytes=4.0 * THREADS * width,
+        nbytes=nbytes,
         shared=0.0,
     )
