@@ -127,7 +127,7 @@ def _defined_conversion(node: Any) -> Any:
 def _bounds(dtype: str, wide: str) -> tuple[float, float]:
     """Return the least and the most numbers of a type of floats that a type of integers holds."""
     limits, finite = np.iinfo(wide), np.finfo(dtype)
-    if limits.max > finite.max:
+    if limits.max > float(finite.max):
         return float(finite.min), float(finite.max)
     most = np.array(limits.max).astype(dtype)
     if int(most) > limits.max:
