@@ -22,7 +22,8 @@ from tvm_ios.files.array_files import Array
 from tvm_ios.policies.greedy import greedy_schedule
 
 ROOT = Path(__file__).parents[2]
-#: An environment of Python on Arm, with this project; it is a script that calls the emulator.
+#: Python on Arm, a script that calls the emulator; and an environment of it, with this project.
+EMULATED = ROOT / "build" / "arm" / "root" / "usr" / "bin" / "emulated-python"
 PYTHON = ROOT / "build" / "arm" / "env" / "bin" / "python"
 
 #: The tests that this marks are skipped where there is no such environment.
