@@ -17,6 +17,7 @@ from relay_passes.prepared import Prepared
 from relay_passes.search_options import SearchOptions
 from runtime_ext.backend import Backend
 from runtime_ext.execution.built_model import BuiltModel
+from runtime_ext.isa.isa import BYTES
 from tvm_ios.costs.analytic import AnalyticCost
 from tvm_ios.costs.costs import ProgramCosts
 from tvm_ios.costs.log import MeasurementLog, ReadOnlyLog
@@ -29,6 +30,7 @@ from tvm_ios.policies.policy import Problem
 from tvm_ios.program.program_builder import LoweringError
 from tvm_ios.progress import Progress, Steps, silent
 from tvm_ios.schedule.schedule import Schedule, ScheduleError
+from tvm_ios.schedule.stage import Strategy
 from tvm_ios.search import Search
 
 if TYPE_CHECKING:
@@ -148,7 +150,8 @@ class MeasuredModule(Generic[UnitsT]):
         """Return a search by the named cost model; nothing is measured.
 
         For a GPU, rTasks are estimated from the compiled kernels, so programs can be built of the
-        schedules. Raise errors as :func:`tvm_ios.costs.named.costs_named` does.
+        schedules. On a CPU that has instructions for products of bytes, quantised units use them.
+        Raise errors as :func:`tvm_ios.costs.named.costs_named` does.
         """
         costs, device = costs_named(name), self.options.device
         if isinstance(costs.stages, AnalyticCost) and device is not None:
@@ -166,6 +169,8 @@ class MeasuredModule(Generic[UnitsT]):
                 rtasks=EstimatedRTasks(self.timer, blocks, model),
                 completed=partial(self._with_unit_latencies, model),
             )
+        elif self.units.backend.executor == "native":
+            costs = replace(costs, completed=self._with_bytes)
         return Search(self.problem, costs, self.options.limits, self._progress)
 
     def build(self, schedule: Schedule, progress: Steps | None = None) -> BuiltModel:
@@ -196,6 +201,21 @@ class MeasuredModule(Generic[UnitsT]):
         lanes, units = self.options.lanes, range(len(self.graph))
         latencies = {unit: (model.unit_latency(self.graph, unit),) * lanes for unit in units}
         return replace(schedule, unit_latencies=latencies)
+
+    def _with_bytes(self, schedule: Schedule) -> Schedule:
+        """Return a schedule whose quantised units multiply bytes, alone and whole.
+
+        Instructions for bytes multiply twice to seven times as many numbers a cycle as those for
+        float32 (docs/arm.md), so a description need not say how many.
+        """
+        if not self.units.choose_forms or schedule.instances is not None:
+            return schedule
+        apart = (Strategy.CONCURRENT, Strategy.STREAMS)
+        units = (u for stage in schedule.stages if stage.strategy in apart for u in stage.units)
+        sources = {unit: self.units.source((unit,)) for unit in units}
+        promising = self.units.backend.compiler.promising
+        forms = {u: BYTES for u, s in sources.items() if s.integers and BYTES in promising(s)}
+        return replace(schedule, kernels={**forms, **schedule.kernels})
 
     def _programs(self) -> ProgramCosts:
         from runtime_ext.whole_programs import WholePrograms
