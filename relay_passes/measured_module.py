@@ -23,6 +23,7 @@ from tvm_ios.costs.costs import ProgramCosts
 from tvm_ios.costs.log import MeasurementLog, ReadOnlyLog
 from tvm_ios.costs.log_lines import LogError, LogHeader, read_header
 from tvm_ios.costs.named import costs_named, described_costs
+from tvm_ios.measuring.chosen_forms import pieces_of_forms
 from tvm_ios.measuring.measured_costs import measured_costs, recorded_costs
 from tvm_ios.measuring.measured_units import MeasuredUnits
 from tvm_ios.measuring.stage_timer import StageTimer
@@ -30,7 +31,6 @@ from tvm_ios.policies.policy import Problem
 from tvm_ios.program.program_builder import LoweringError
 from tvm_ios.progress import Progress, Steps, silent
 from tvm_ios.schedule.schedule import Schedule, ScheduleError
-from tvm_ios.schedule.stage import Strategy
 from tvm_ios.search import Search
 
 if TYPE_CHECKING:
@@ -203,19 +203,19 @@ class MeasuredModule(Generic[UnitsT]):
         return replace(schedule, unit_latencies=latencies)
 
     def _with_bytes(self, schedule: Schedule) -> Schedule:
-        """Return a schedule whose quantised units multiply bytes, alone and whole.
+        """Return a schedule whose quantised units multiply bytes.
 
         Instructions for bytes multiply twice to seven times as many numbers a cycle as those for
         float32 (docs/arm.md), so a description need not say how many.
         """
-        if not self.units.choose_forms or schedule.instances is not None:
+        if not self.units.choose_forms:
             return schedule
-        apart = (Strategy.CONCURRENT, Strategy.STREAMS)
-        units = (u for stage in schedule.stages if stage.strategy in apart for u in stage.units)
-        sources = {unit: self.units.source((unit,)) for unit in units}
-        promising = self.units.backend.compiler.promising
-        forms = {u: BYTES for u, s in sources.items() if s.integers and BYTES in promising(s)}
-        return replace(schedule, kernels={**forms, **schedule.kernels})
+        promising, names = self.units.backend.compiler.promising, dict(schedule.kernels)
+        for units in pieces_of_forms(schedule):
+            source = self.units.source(units)
+            if source.integers and BYTES in promising(source):
+                names |= dict.fromkeys(units, BYTES)
+        return replace(schedule, kernels=names)
 
     def _programs(self) -> ProgramCosts:
         from runtime_ext.whole_programs import WholePrograms
