@@ -9,6 +9,7 @@ import tvm
 
 from relay_passes.dialect import Dialect, DialectError
 from relay_passes.prepared import Prepared
+from runtime_ext.execution.buffers import is_numpy_type
 from runtime_ext.execution.ports import Port, bound_states, require_not_read
 from runtime_ext.ir_form import output_names
 from tvm_ios.graph.op_graph import OpGraph
@@ -20,10 +21,10 @@ def require_numpy_types(prepared: Prepared) -> None:
     """Raise DialectError if a tensor of the module has a type that NumPy lacks (bfloat16)."""
     graph = prepared.outliner.extraction.graph
     for tensor in graph.tensors:
-        if tensor.dtype == "bfloat16":
+        if not is_numpy_type(tensor.dtype):
             raise DialectError(
-                f"value {tensor.name!r} of {graph.name} is of type bfloat16, which TVM alone can "
-                "run: export the model in float32 or float16"
+                f"value {tensor.name!r} of {graph.name} is of type {tensor.dtype}, which TVM alone "
+                "can run: export the model in float32 or float16"
             )
 
 

@@ -17,11 +17,13 @@ from relay_passes.prepared import Prepared
 from relay_passes.search_options import SearchOptions
 from runtime_ext.backend import Backend
 from runtime_ext.execution.built_model import BuiltModel
+from runtime_ext.isa.isa import BYTES
 from tvm_ios.costs.analytic import AnalyticCost
 from tvm_ios.costs.costs import ProgramCosts
 from tvm_ios.costs.log import MeasurementLog, ReadOnlyLog
 from tvm_ios.costs.log_lines import LogError, LogHeader, read_header
 from tvm_ios.costs.named import costs_named, described_costs
+from tvm_ios.measuring.chosen_forms import pieces_of_forms
 from tvm_ios.measuring.measured_costs import measured_costs, recorded_costs
 from tvm_ios.measuring.measured_units import MeasuredUnits
 from tvm_ios.measuring.stage_timer import StageTimer
@@ -148,7 +150,8 @@ class MeasuredModule(Generic[UnitsT]):
         """Return a search by the named cost model; nothing is measured.
 
         For a GPU, rTasks are estimated from the compiled kernels, so programs can be built of the
-        schedules. Raise errors as :func:`tvm_ios.costs.named.costs_named` does.
+        schedules. On a CPU that has instructions for products of bytes, quantised units use them.
+        Raise errors as :func:`tvm_ios.costs.named.costs_named` does.
         """
         costs, device = costs_named(name), self.options.device
         if isinstance(costs.stages, AnalyticCost) and device is not None:
@@ -166,6 +169,8 @@ class MeasuredModule(Generic[UnitsT]):
                 rtasks=EstimatedRTasks(self.timer, estimates, model),
                 completed=partial(self._with_unit_latencies, model),
             )
+        elif self.units.backend.executor == "native":
+            costs = replace(costs, completed=self._with_bytes)
         return Search(self.problem, costs, self.options.limits, self._progress)
 
     def build(self, schedule: Schedule, progress: Steps | None = None) -> BuiltModel:
@@ -196,6 +201,21 @@ class MeasuredModule(Generic[UnitsT]):
         lanes, units = self.options.lanes, range(len(self.graph))
         latencies = {unit: (model.unit_latency(self.graph, unit),) * lanes for unit in units}
         return replace(schedule, unit_latencies=latencies)
+
+    def _with_bytes(self, schedule: Schedule) -> Schedule:
+        """Return a schedule whose quantised units multiply bytes.
+
+        Instructions for bytes multiply twice to seven times as many numbers a cycle as those for
+        float32 (docs/arm.md), so a description need not say how many.
+        """
+        if not self.units.choose_forms:
+            return schedule
+        promising, names = self.units.backend.compiler.promising, dict(schedule.kernels)
+        for units in pieces_of_forms(schedule):
+            source = self.units.source(units)
+            if source.integers and BYTES in promising(source):
+                names |= dict.fromkeys(units, BYTES)
+        return replace(schedule, kernels=names)
 
     def _programs(self) -> ProgramCosts:
         from runtime_ext.whole_programs import WholePrograms

@@ -23,7 +23,7 @@ _REMEDIES = {
 #: The trial's steps where executables are made, and where they are only run.
 _MAKING = ("tvm", "native executor", "kernel")
 _RUNNING = ("native executor", "program")
-_SECONDS = 120
+_SECONDS = 300
 
 
 def check_compiled_code() -> Iterator[Check]:

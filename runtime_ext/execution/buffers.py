@@ -73,17 +73,21 @@ def view(memory: Array, buffer_type: BufferType, offset: int = 0) -> Array:
         ) from error
 
 
-def _dtype(buffer_type: BufferType) -> np.dtype[Any]:
+def is_numpy_type(name: str) -> bool:
+    """Return whether NumPy itself has this type, and it is of numbers."""
     try:
-        dtype = np.dtype(buffer_type.dtype)
+        return np.dtype(name).kind in "biuf"
     except TypeError:
-        dtype = np.dtype(object)
-    if dtype.kind not in "biuf":
+        return False
+
+
+def _dtype(buffer_type: BufferType) -> np.dtype[Any]:
+    if not is_numpy_type(buffer_type.dtype):
         raise UserError(
             f"a buffer of type {buffer_type.dtype!r} cannot be allocated; use a number type of "
             "NumPy's"
         )
-    return dtype
+    return np.dtype(buffer_type.dtype)
 
 
 def share_constant(array: Array, key: str | None = None) -> Array:

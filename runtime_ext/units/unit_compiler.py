@@ -136,6 +136,10 @@ class UnitCompiler(ABC):
         """Return the names of all plans of a unit; nothing is compiled."""
         return tuple(self._planned(source, self._rkernel_plans, self._named_plans))
 
+    def promising(self, source: UnitSource) -> tuple[str, ...]:
+        """Return the names of plans that may be faster than the default; nothing is compiled."""
+        return tuple(self._planned(source, self._measured_plans))
+
     def plan(self, source: UnitSource, kernel: str | None = None) -> UnitPlan:
         """Return the plan of one of :meth:`rkernels`, or the default one; nothing is compiled."""
         if kernel is None:

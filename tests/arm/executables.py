@@ -13,16 +13,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from relay_passes.load import load_model
+from relay_passes.checks import require_numpy_types
+from relay_passes.load import LoadedModel
 from relay_passes.pipeline import apply_schedule, prepare
 from runtime_ext.build import build
 from runtime_ext.machine.this_machine import host_target
 from tvm_ios.files.array_files import Array
-from tvm_ios.models.source import ModelSource
 from tvm_ios.policies.greedy import greedy_schedule
 
 ROOT = Path(__file__).parents[2]
-#: An environment of Python on Arm, with this project; it is a script that calls the emulator.
+#: Python on Arm, a script that calls the emulator; and an environment of it, with this project.
+EMULATED = ROOT / "build" / "arm" / "root" / "usr" / "bin" / "emulated-python"
 PYTHON = ROOT / "build" / "arm" / "env" / "bin" / "python"
 
 #: The tests that this marks are skipped where there is no such environment.
@@ -65,20 +66,19 @@ class Executables:
 
 
 def run_on_arm(
-    source: ModelSource, inputs: Mapping[str, Array], folder: Path, *options: str
+    loaded: LoadedModel, inputs: Mapping[str, Array], folder: Path, *options: str
 ) -> list[Array]:
-    """Compile a model for Arm, and return what its executable computes there.
+    """Compile a model for Arm, and return what its executable computes there, with its tail.
 
     Units run side by side on two lanes where they can, which nothing has measured. ``options`` are
     of ``run_executables.py``.
     """
-    prepared = prepare(load_model(source).module)
+    prepared = prepare(loaded.module)
+    require_numpy_types(prepared)
     module = apply_schedule(prepared, greedy_schedule(prepared.units))
     model = build(module, lanes=2, target=host_target(2, "armv8-a"))
-    model.save(folder)
-    return executables(*options).run(
-        folder, {port.name: inputs[port.name] for port in model.inputs}
-    )
+    model.save(folder, tail=loaded.tail)
+    return executables(*options).run(folder, inputs)
 
 
 @cache

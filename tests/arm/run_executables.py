@@ -1,8 +1,8 @@
 """Run executables by Python on Arm: one a line of the standard input, which names it and two files.
 
-The program of the folder FOLDER is loaded by the C++ loader, and given the arrays of INPUTS.npz by
-name; OUTPUTS.npz gets its outputs in the model's order. The answer is a line, an error or nothing.
-With the argument ``--without-tvm`` there is no TVM.
+The program of the folder FOLDER is loaded by the C++ loader, and given what it takes of the arrays
+of INPUTS.npz; OUTPUTS.npz gets its outputs in the model's order. The answer is a line, an error or
+nothing. With the argument ``--without-tvm`` there is no TVM.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def main() -> None:
         folder, inputs, outputs = line.rstrip("\n").split("\t")
         try:
             with np.load(inputs) as given, closing(load(folder).session()) as session:
-                session.run(**given)
+                session.run(**{port.name: given[port.name] for port in session.inputs})
                 np.savez(outputs, *(session.get_output(n) for n in range(len(session.outputs))))
             answer = ""
         except Exception as error:

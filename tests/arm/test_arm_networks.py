@@ -10,6 +10,7 @@ import onnxruntime
 import pytest
 
 from benchmarks.networks.packaged import PACKAGED
+from relay_passes.load import load_model
 from tests.arm.executables import needs_python, run_on_arm
 from tests.fast_run import only
 from tests.onnx_suite.cases import FORMS
@@ -55,7 +56,7 @@ def test_a_network(network: str, tmp_path: Path) -> None:
     runtime = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     inputs = {port.name: drawn(port, shapes) for port in runtime.get_inputs()}
     source = ModelSource(str(path), shapes=shapes)
-    ours = run_on_arm(source, inputs, tmp_path / "executable", "--without-tvm")
+    ours = run_on_arm(load_model(source), inputs, tmp_path / "executable", "--without-tvm")
     theirs = runtime.run(None, inputs)
     limit = tolerance("float32", theirs, quantised=network in ROUNDED)
     assert difference(ours, theirs, limit) == ""

@@ -6,29 +6,30 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from release.wheels import build_distributions
 from runtime_ext.execution.executable import load
-from tests.arm.executables import PYTHON, needs_python
+from tests.arm.executables import EMULATED, PYTHON, needs_python
 from tests.cli.command_line import tvm_ios, tvm_ios_process
 from tests.fleet.servers import running
 
 pytestmark = needs_python
+#: Kernels are linked, and the library is built, by a program of this machine.
+CXX = "aarch64-linux-gnu-g++"
 #: A processor that has every extension, and the level of it.
 HIGHEST = "armv8-a+dotprod+fp16+i8mm+bf16"
 
 
-def there(*arguments: object, **environment: str) -> str:
+def there(*arguments: object, python: Path = PYTHON, **environment: str) -> str:
     """What a program of Python writes on the emulated processor."""
     done = subprocess.run(
-        [str(PYTHON), *map(str, arguments)],
-        # Kernels are linked by a program of this machine.
-        env={**os.environ, "CXX": "aarch64-linux-gnu-g++", **environment},
+        [str(python), *map(str, arguments)],
+        env={**os.environ, "CXX": CXX, **environment},
         capture_output=True,
         text=True,
         timeout=1800,
@@ -37,8 +38,8 @@ def there(*arguments: object, **environment: str) -> str:
     return done.stdout
 
 
-def command_there(*arguments: object, **environment: str) -> dict[str, Any]:
-    return json.loads(there("-m", "tvm_ios", *arguments, "--json", **environment))
+def command_there(*arguments: object, python: Path = PYTHON, **more: str) -> dict[str, Any]:
+    return json.loads(there("-m", "tvm_ios", *arguments, "--json", python=python, **more))
 
 
 def test_an_installation_is_well() -> None:
@@ -48,26 +49,51 @@ def test_an_installation_is_well() -> None:
     assert checks["kernel"]["status"] == "ok"
 
 
-def outputs(folder: Path, inputs: Mapping[str, Any]) -> list[Any]:
-    session = load(folder).session()
+def check_outputs(made: Path, folder: Path, python: Path = PYTHON) -> None:
+    """An executable of the inception block computes there what one computes here."""
+    options = ("--policy", "sequential", "--cost", "cpu", "--lanes", "2")
+    tvm_ios_process("optimize", "inception_block", *options, "-o", folder / "here")
+    session = load(folder / "here").session()
+    inputs = session.random_inputs()
     session.run(**inputs)
-    return [session.get_output(place) for place in range(len(session.outputs))]
+    np.savez(folder / "in.npz", **inputs)
+    files = ("--input", folder / "in.npz", "--output", folder / "out.npz")
+    command_there("run", made, *files, python=python)
+    want = session.get_output()
+    with np.load(folder / "out.npz") as computed:
+        (have,) = computed.values()
+    np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5 * np.abs(want).max())
 
 
 @pytest.mark.slow
 def test_what_is_optimised_there_computes_the_same(tmp_path: Path) -> None:
-    options = ("--policy", "sequential", "--lanes", "2")
-    here, made = tmp_path / "here", tmp_path / "made"
-    tvm_ios_process("optimize", "inception_block", *options, "--cost", "cpu", "-o", here)
-    found = command_there("optimize", "inception_block", *options, "-o", made)
+    made = tmp_path / "made"
+    options = ("--policy", "sequential", "--lanes", "2", "-o", made)
+    found = command_there("optimize", "inception_block", *options)
     assert found["kept"] in ("sequential", "tvm")
-    inputs = load(here).session().random_inputs()
-    np.savez(tmp_path / "in.npz", **inputs)
-    command_there("run", made, "--input", tmp_path / "in.npz", "--output", tmp_path / "out.npz")
-    (want,) = outputs(here, inputs)
-    with np.load(tmp_path / "out.npz") as computed:
-        (have,) = (computed[name] for name in computed.files)
-    np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5 * np.abs(want).max())
+    check_outputs(made, tmp_path)
+
+
+@pytest.mark.slow
+def test_wheels_run_without_tvm_what_was_compiled_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", CXX)
+    built = build_distributions(tmp_path / "dist", str(PYTHON))
+    whole, runtime = (path for path in built if path.name.endswith("_aarch64.whl"))
+    assert whole.name.startswith("tvm_ios-")
+    environment = tmp_path / "environment"
+    python = environment / "bin" / "python"
+    there("-m", "venv", "--without-pip", environment, python=EMULATED)
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", runtime]
+    subprocess.run(pip, check=True)
+    checks = {check["name"]: check for check in command_there("doctor", python=python)["checks"]}
+    assert checks["program"]["status"] == "ok"
+    assert not {"tvm", "kernel"} & checks.keys()
+    made = tmp_path / "made"
+    options = ("--arch", "armv8-a+dotprod", "--cost", "cpu", "--lanes", "2", "-o", made)
+    assert tvm_ios_process("optimize", "inception_block", *options).code == 0
+    check_outputs(made, tmp_path, python)
 
 
 def test_a_deployment_has_programs_for_both(tmp_path: Path) -> None:

@@ -153,11 +153,13 @@ def _range(extent: int, random: Random) -> Range:
 
 def _tvm_ios_arm(model: onnx.ModelProto, path: Path, feeds: Mapping[str, Array]) -> Computed:
     """Compiled here, and run by an emulated processor of Arm's."""
+    from relay_passes.load import load_model
     from tests.arm.executables import run_on_arm
     from tvm_ios.models.source import ModelSource
 
-    source = ModelSource(str(path), shapes=_open_shapes(model, feeds))
-    return Computed(run_on_arm(source, feeds, path.parent / "executable"))
+    loaded = load_model(ModelSource(str(path), shapes=_open_shapes(model, feeds)))
+    outputs = run_on_arm(loaded, feeds, path.parent / "executable")
+    return Computed(outputs, loaded.tail.sentence if loaded.tail else "")
 
 
 def _open_shapes(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> dict[str, tuple[int, ...]]:

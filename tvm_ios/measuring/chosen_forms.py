@@ -85,27 +85,8 @@ class ChosenForms:
         return self._compiled.generated[units]
 
     def named(self, schedule: Schedule) -> Schedule:
-        """Return the schedule with a form named for each unit whose fastest form has a name.
-
-        In sub-graphs that are split by images of the batch, single units have the form that is
-        fastest for the whole batch. Units of sub-graphs split in other ways, and merged units in
-        any split sub-graph, are left out, because no form of theirs was timed.
-        """
-        pieces: list[tuple[int, ...]] = []
-        for stage in schedule.stages:
-            if stage.strategy in (Strategy.CONCURRENT, Strategy.STREAMS):
-                pieces += [(unit,) for unit in stage.units]
-            elif stage.strategy is Strategy.MERGE:
-                pieces.append(tuple(sorted(stage.units)))
-        plan = schedule.instances
-        subgraphs = () if plan is None else plan.subgraphs
-        split = {unit for subgraph in subgraphs for unit in subgraph.units}
-        other = {unit for subgraph in subgraphs if not subgraph.of_batch for unit in subgraph.units}
-        forms = {
-            units: self(units).name
-            for units in pieces
-            if not (other if len(units) == 1 else split).intersection(units)
-        }
+        """Return the schedule with a form named for each unit whose fastest form has a name."""
+        forms = {units: self(units).name for units in pieces_of_forms(schedule)}
         names = {unit: name for units, name in forms.items() if name for unit in units}
         kept = {
             u: name for u, name in schedule.kernels.items() if name not in self._compiled.left_out
@@ -189,6 +170,24 @@ class ChosenForms:
             return math.inf
         (seconds,) = outcome.required()
         return seconds
+
+
+def pieces_of_forms(schedule: Schedule) -> Iterator[Units]:
+    """Yield the units and merged units that a schedule may name a form of.
+
+    In sub-graphs that are split by images of the batch, single units have the form that is fastest
+    for the whole batch. Units of sub-graphs split in other ways, and merged units in any split
+    sub-graph, are left out, because no form of theirs was timed.
+    """
+    plan = schedule.instances
+    subgraphs = () if plan is None else plan.subgraphs
+    split = {unit for subgraph in subgraphs for unit in subgraph.units}
+    other = {unit for subgraph in subgraphs if not subgraph.of_batch for unit in subgraph.units}
+    for stage in schedule.stages:
+        if stage.strategy in (Strategy.CONCURRENT, Strategy.STREAMS):
+            yield from ((unit,) for unit in stage.units if unit not in other)
+        elif stage.strategy is Strategy.MERGE and not split.intersection(stage.units):
+            yield tuple(sorted(stage.units))
 
 
 def _form_name(form: CompiledUnit) -> str:
