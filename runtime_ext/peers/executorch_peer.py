@@ -70,7 +70,8 @@ def _loaded(made: Any) -> Any:
 
 def _taken(graph_module: fx.GraphModule, multiply_adds: int) -> Taken:
     """Return the part of a model, with its count of multiply-adds, that was lowered to XNNPACK."""
-    lowered = (m for m in graph_module.children() if isinstance(m, LoweredBackendModule))
+    children: list[Any] = list(graph_module.children())
+    lowered = (child for child in children if isinstance(child, LoweredBackendModule))
     inside = sum(len([*_operators(each.original_module.graph)]) for each in lowered)
     outside = [*_operators(graph_module.graph)]
     return Taken(

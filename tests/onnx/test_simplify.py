@@ -235,6 +235,22 @@ def test_an_extreme_of_very_many_is_of_vectors(
         assert kinds(simple).count(kind) == (1 if shape in ((4099,), (9, 9)) else 2)
 
 
+@pytest.mark.parametrize("reduction", ["none", "add", "max"])
+@pytest.mark.parametrize("shape", [(5, 6), (5, 6, 4), (5, 1)])
+def test_a_scatter_of_rows_has_an_index_for_each(shape: tuple[int, ...], reduction: str) -> None:
+    """Also of negative ones, and of one row several times where they are combined."""
+    count = 3 if reduction == "none" else 9
+    s = Sketch(*shape, opset=18)
+    rows = np.array([4, -5, 2] * (count // 3)).reshape(-1, *(1 for _ in shape[1:]))
+    s.inputs.append(helper.make_tensor_value_info("rows", TensorProto.INT64, rows.shape))
+    column = s.op("Expand", "rows", s.const(np.array([count, *shape[1:]])))
+    added = s.normal(count, *shape[1:])
+    model = s.model(s.op("ScatterElements", "x", column, added, axis=0, reduction=reduction))
+    x = s.rng.standard_normal(shape).astype(np.float32)
+    simple = simplify_checked(model, {"x": x, "rows": rows}, within=1e-6)
+    assert "ScatterND" in kinds(simple)
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2, -1])
 def test_an_old_softmax_over_several_axes_says_so(axis: int) -> None:
     s = Sketch(2, 4, 3, opset=9)

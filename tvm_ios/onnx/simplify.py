@@ -35,6 +35,7 @@ from tvm_ios.onnx.rewrites.expand import (
     concat_in_parts,
     expand_hard_activation,
     extreme_in_parts,
+    scatter_of_rows,
     slice_of_one_index,
     softmax_of_one_axis,
 )
@@ -227,6 +228,7 @@ def steps(
             explicit_sizes,
             binary_sums,
             concat_in_parts,
+            scatter_of_rows,
             slice_of_one_index,
             join_what_pads_copy if is_open else gather_what_pads_copy,
             softmax_of_one_axis,

@@ -97,6 +97,29 @@ def concat_in_parts(graph: Any, node: Any, opset: int) -> None:
     steps.stand_for(parts[0])
 
 
+def scatter_of_rows(graph: Any, node: Any, opset: int) -> None:
+    """Write a ``ScatterElements`` of whole rows as a ``ScatterND``, with one index for each.
+
+    Its indices are an ``Expand`` of a column, as of graphs whose edges' features are added up.
+    """
+    if node.op_type != "ScatterElements" or node.attributes.get_int("axis", 0) != 0:
+        return
+    data, indices, updates = node.inputs
+    maker = indices.producer()
+    column = maker.inputs[0] if maker is not None and maker.op_type == "Expand" else indices
+    given = [static_shape(value) for value in (data, indices, updates, column)]
+    rows, expanded, added, single = (tuple(extents or ()) for extents in given)
+    if not rows or expanded != added or expanded[1:] != rows[1:]:
+        return
+    if single != (expanded[0], *(1 for _ in expanded[1:])):
+        return
+    steps = Steps(graph, node, opset)
+    attributes = steps.attributes
+    attributes.pop("axis", None)
+    column = steps.reshaped(column, single, [expanded[0], 1])
+    steps.stand_for(steps.op("ScatterND", data, column, updates, **attributes))
+
+
 #: The most elements of which one loop finds the largest, and the numbers in a vector and of parts
 #: into which more are cut.
 _MOST_REDUCED, _VECTOR, _PARTS = 4096, 16, 16
