@@ -17,6 +17,7 @@ from runtime_ext.kernels.float_edges import unsimplified, with_float_edges
 from runtime_ext.kernels.function_builder import RELAX_BUILDERS
 from runtime_ext.kernels.phases import Phases, split_phases
 from runtime_ext.kernels.relax_function import calling_module, node_digest, operator_name
+from runtime_ext.kernels.scatter import scatter_of_rows
 from tvm_ios.errors import UserError
 from tvm_ios.shapes.extent import symbols_in
 
@@ -56,7 +57,7 @@ def lower_generic(spec: Generic | Scheduled, target: Any) -> Phases:
     """Legalise, fuse into one PrimFunc, schedule, and split into phases, as far as needed."""
     if isinstance(spec, Scheduled):
         return split_phases(spec.function)
-    function = prim_func(spec.function, target)
+    function = scatter_of_rows(spec.function) or prim_func(spec.function, target)
     try:
         return split_phases(default_schedule(with_float_edges(function)), symbols_in(spec.shapes))
     except Exception as error:

@@ -40,8 +40,8 @@ def split_phases(function: Any, symbols: Sequence[Symbol] = ()) -> Phases:
     """Split a PrimFunc in block form: each statement of its root becomes a phase.
 
     An outer parallel loop becomes the tile range, which runs serially; any other statement is a
-    phase of one tile. A buffer that several phases use becomes a parameter; the others stay local,
-    or register tiles would become memory.
+    phase of one tile, and parallel loops inside of others are serial, too. A buffer that several
+    phases use becomes a parameter; the others stay local, or register tiles would become memory.
 
     Variables in the shapes of buffers that have the names of ``symbols`` become parameters.
     """
@@ -53,9 +53,18 @@ def split_phases(function: Any, symbols: Sequence[Symbol] = ()) -> Phases:
         loop, begin, end, extent = _ranged(part.statement)
         tiles = extent_of_prim(extent, known)
         given = [*part.buffers, *scalars.values(), begin, end]
-        phase = tirx.PrimFunc(given, part.rooted(loop)).with_attr("tirx.noalias", True)
+        body = tvm_ffi.structural_map(part.rooted(loop), (tirx.For, _serial))
+        phase = tirx.PrimFunc(given, body).with_attr("tirx.noalias", True)
         phases.append(Phase(phase, tiles, part.arguments, tuple(scalars)))
     return Phases(tuple(phases), scratch)
+
+
+def _serial(loop: Any) -> Any:
+    """Return a loop that is not parallel: a tile runs in one lane, which TVM's threads know not."""
+    if loop.kind != tirx.ForKind.PARALLEL:
+        return loop
+    serial = tirx.ForKind.SERIAL
+    return tirx.For(loop.loop_var, loop.min, loop.extent, serial, loop.body, None, loop.annotations)
 
 
 def _buffers(function: Any) -> list[Any]:

@@ -72,6 +72,6 @@ def test_a_schedule_with_kernels_is_no_twin_of_one_without(tmp_path: Path) -> No
 
 
 def test_an_unknown_model_is_refused_before_anything_else(tmp_path: Path) -> None:
-    with refused(ModelError, "'no_such_network'", "inception_v3"):
+    with refused(ModelError, "'no_such_network'", "tvm-ios models"):
         optimize("no_such_network", tmp_path / "out", Options(search=SearchOptions(**LIMITS)))
     assert not (tmp_path / "out").exists()

@@ -183,7 +183,7 @@ def test_stdout_has_json_only_also_in_a_process_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("model", "named"),
     [
-        ("no_such_network", "inception_v3"),
+        ("no_such_network", "tvm-ios models"),
         ("nothing.onnx", "No such file or directory"),
         ("noise.onnx", "ONNX"),
         ("empty.onnx", "ONNX"),

@@ -47,6 +47,7 @@ class Inverse(torch.nn.Module):
         return torch.linalg.inv(x)
 
 
+@pytest.mark.slow
 def test_nothing_is_said_after_the_refusal_of_a_program(tmp_path: Path) -> None:
     path = tmp_path / "inverse.pt2"
     with warnings.catch_warnings():

@@ -42,6 +42,7 @@ def test_on_the_stand_in(tmp_path: Path) -> None:
     run_checks(tmp_path, HERE / "on_stand_in")
 
 
+@pytest.mark.slow
 def test_on_one_without_what_only_profiles_need(tmp_path: Path) -> None:
     build_stand_in(tmp_path, "-DOLDER_DRIVER")
     run_checks(tmp_path, HERE / "on_stand_in" / "older_driver.py")

@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 from relay_passes.relax.ranges.units import load_open_model  # noqa: E402
 from runtime_ext.targets import target_backend  # noqa: E402
 from runtime_ext.unit_build import build_units  # noqa: E402
+from tests.fast_run import only  # noqa: E402
 from tests.torch_sketch import save  # noqa: E402
 from tvm_ios.shapes.ranges import parse_ranges  # noqa: E402
 
@@ -180,7 +181,7 @@ def _text_model(module: Any, folder: Path) -> None:
     _compare(module, path, ranges, folder, every)
 
 
-@pytest.mark.parametrize("kind", [Encoder, Linear, pytest.param(Decoder, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", only([Encoder], [Encoder, Linear, Decoder]))
 def test_texts_with_positions_and_masks(kind: Any, tmp_path: Path) -> None:
     _text_model(kind(), tmp_path)
 

@@ -98,7 +98,7 @@ def concat_in_parts(graph: Any, node: Any, opset: int) -> None:
 
 
 def scatter_of_rows(graph: Any, node: Any, opset: int) -> None:
-    """Write a ``ScatterElements`` of whole rows as a ``ScatterND``, with one index for each.
+    """Write a ``ScatterElements`` of whole rows as a ``ScatterND`` of a matrix, an index for each.
 
     Its indices are an ``Expand`` of a column, as of graphs whose edges' features are added up.
     """
@@ -117,7 +117,12 @@ def scatter_of_rows(graph: Any, node: Any, opset: int) -> None:
     attributes = steps.attributes
     attributes.pop("axis", None)
     column = steps.reshaped(column, single, [expanded[0], 1])
-    steps.stand_for(steps.op("ScatterND", data, column, updates, **attributes))
+    matrices = [
+        steps.reshaped(value, extents, [extents[0], math.prod(extents[1:])])
+        for value, extents in ((data, rows), (updates, added))
+    ]
+    result = steps.op("ScatterND", matrices[0], column, matrices[1], **attributes)
+    steps.stand_for(steps.reshaped(result, [rows[0], math.prod(rows[1:])], rows))
 
 
 #: The most elements of which one loop finds the largest, and the numbers in a vector and of parts
