@@ -236,13 +236,16 @@ def test_an_extreme_of_very_many_is_of_vectors(
 
 
 @pytest.mark.parametrize("reduction", ["none", "add", "max"])
-@pytest.mark.parametrize("shape", [(5, 6), (5, 6, 4), (5, 1)])
-def test_a_scatter_of_rows_has_an_index_for_each(shape: tuple[int, ...], reduction: str) -> None:
+@pytest.mark.parametrize(("shape", "kind"), [((5, 6), "i8"), ((5, 6, 4), "i4"), ((5, 1), "i8")])
+def test_a_scatter_of_rows_has_an_index_for_each(
+    shape: tuple[int, ...], kind: str, reduction: str
+) -> None:
     """Also of negative ones, and of one row several times where they are combined."""
     count = 3 if reduction == "none" else 9
     s = Sketch(*shape, opset=18)
-    rows = np.array([4, -5, 2] * (count // 3)).reshape(-1, *(1 for _ in shape[1:]))
-    s.inputs.append(helper.make_tensor_value_info("rows", TensorProto.INT64, rows.shape))
+    rows = np.array([4, -5, 2] * (count // 3), kind).reshape(-1, *(1 for _ in shape[1:]))
+    element = helper.np_dtype_to_tensor_dtype(rows.dtype)
+    s.inputs.append(helper.make_tensor_value_info("rows", element, rows.shape))
     column = s.op("Expand", "rows", s.const(np.array([count, *shape[1:]])))
     added = s.normal(count, *shape[1:])
     model = s.model(s.op("ScatterElements", "x", column, added, axis=0, reduction=reduction))

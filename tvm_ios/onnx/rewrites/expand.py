@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import onnx_ir as ir
+
 from tvm_ios.onnx.edit import constant
 from tvm_ios.onnx.rewrites.steps import Steps, static_shape
 
@@ -116,7 +118,7 @@ def scatter_of_rows(graph: Any, node: Any, opset: int) -> None:
     steps = Steps(graph, node, opset)
     attributes = steps.attributes
     attributes.pop("axis", None)
-    column = steps.reshaped(column, single, [expanded[0], 1])
+    column = steps.cast(steps.reshaped(column, single, [expanded[0], 1]), ir.DataType.INT64)
     matrices = [
         steps.reshaped(value, extents, [extents[0], math.prod(extents[1:])])
         for value, extents in ((data, rows), (updates, added))
