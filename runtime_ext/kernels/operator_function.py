@@ -10,6 +10,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from runtime_ext.kernels.function_builder import FunctionBuilder
+from runtime_ext.kernels.open_shapes import relax_extent
 from runtime_ext.kernels.relax_function import with_attributes
 
 #: Operators that sum products, and whose result's type can be chosen.
@@ -62,7 +63,7 @@ def _wide(builder: relax.BlockBuilder, call: Any) -> Any:
 
 def astype(shape: Sequence[int], dtype: str, to: str) -> Any:
     """Return a Relax function that converts a tensor, or copies it."""
-    var = relax.Var("p0", relax.TensorType(shape, dtype))
+    var = relax.Var("p0", relax.TensorType(list(map(relax_extent, shape)), dtype))
     return outlined(relax.op.astype(var, to), [var])
 
 

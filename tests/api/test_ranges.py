@@ -70,6 +70,30 @@ def test_the_result_says_what_was_compared_and_timed(
     assert result.to_json()["executable"] == str(executable)
 
 
+def test_what_edges_carry_is_added_up_for_graphs_of_any_size(tmp_path: Path) -> None:
+    d = Drawing(opset=18)
+    nodes = d.input("nodes", "count", 24)
+    edges = d.input("edges", 2, "links", dtype=onnx.TensorProto.INT64)
+    ends = d.op("Split", edges, outputs=2, axis=0, num_outputs=2)
+    first, last = (d.op("Squeeze", end, d.ints(0)) for end in ends)
+    sent = d.op("Relu", d.linear(d.op("Gather", nodes, first, axis=0), 24, 24))
+    places = d.op("Expand", d.op("Unsqueeze", last, d.ints(1)), d.op("Shape", sent))
+    empty = d.op("Mul", nodes, d.const(np.zeros(1)))
+    added = d.op("ScatterElements", empty, places, sent, axis=0, reduction="add")
+    path = tmp_path / "graph.onnx"
+    onnx.save(d.finished({"added": added}), path)
+    given_ranges = parse_ranges(["nodes:2..60,24", "edges:2,1..200"])
+    optimize_range(str(path), given_ranges, tmp_path / "out", _options(2, policies=()))
+    draw, reference = np.random.default_rng(0), onnxruntime.InferenceSession(path)
+    with closing(load(tmp_path / "out").session("poisoning")) as session:
+        for count, links in ((2, 1), (60, 200), (17, 5), (60, 1), (2, 200)):
+            x = draw.standard_normal((count, 24)).astype(np.float32)
+            inputs = {"nodes": x, "edges": draw.integers(0, count, (2, links))}
+            session.run(**inputs)
+            ours = [session.get_output(0)]
+            assert output_errors(ours, reference.run(None, inputs))[1] < 1e-6
+
+
 @pytest.mark.parametrize("executor", ["native", "poisoning"])
 def test_a_saved_program_computes_every_shape_in_any_order(
     encoder: tuple[Path, Path, RangeResult], executor: Any
