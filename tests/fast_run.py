@@ -26,8 +26,8 @@ def is_fast() -> bool:
 
 
 def examples(count: int, **options: Any) -> settings:
-    """So many random examples, or in a fast run a quarter of them, but at least five."""
-    drawn = min(count, max(count // 4, _FEWEST)) if is_fast() else count
+    """So many random examples, or in a fast run a sixth of them, but at least five."""
+    drawn = min(count, max(count // 6, _FEWEST)) if is_fast() else count
     return settings(max_examples=drawn, **options)
 
 

@@ -307,6 +307,7 @@ def test_forms_that_round_too_much_are_left_out(
     assert why in result.left_out
 
 
+@pytest.mark.slow
 def test_a_budget_that_only_the_direct_kernels_hold_leaves_the_forms_out(
     convolutions: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

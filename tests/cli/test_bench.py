@@ -94,6 +94,7 @@ def test_kept_executables_run_and_are_used_again(measured: Outcome, folder: Path
     assert outputs == [[1, 10], [1, 10]]
 
 
+@pytest.mark.slow
 def test_tvms_own_build_is_made_only_where_a_peer_reads_it(folder: Path) -> None:
     few = ["--rounds", 6, "--processes", 1, "--against", "onnxruntime"]
     kept = ["--keep", folder / "without", "--policy", "sequential"]

@@ -170,6 +170,7 @@ def test_what_a_deployment_of_a_range_cannot_have_is_left_out(model: str, tmp_pa
     assert "sm_90" in made["left_out"][0]
 
 
+@pytest.mark.slow
 def test_a_memory_budget_is_that_of_the_largest_shape(model: str, tmp_path: Path) -> None:
     shape = ("--shape", "input_ids:1..8,1..32", *_UNSEARCHED)
     enough = tvm_ios("optimize", model, *shape, "--memory-budget", "1G", "-o", tmp_path / "a")

@@ -15,6 +15,7 @@ from tests.cli.command_line import tvm_ios, tvm_ios_briefly, tvm_ios_process
 torch = pytest.importorskip("torch")
 
 
+@pytest.mark.slow
 def test_commands_read_programs(tmp_path: Path) -> None:
     module = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.Flatten())
     path = tmp_path / "small.pt2"

@@ -117,7 +117,7 @@ WINDOWS: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WINDOWS)
+@pytest.mark.parametrize("name", one_in(2, WINDOWS))
 def test_cuts_of_a_window(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unit = {name: Unit(WINDOWS[name], ("NHWC", "NHWC"))}
     plain = Bench(unit, tmp_path / "plain", only="default")

@@ -89,6 +89,7 @@ def test_without_time_single_units_are_measured_still(tmp_path: Path) -> None:
     assert found.statistics.stages_measured == len(GRAPH)
 
 
+@pytest.mark.slow
 def test_a_stage_without_a_time_costs_itself_alone(tmp_path: Path) -> None:
     def untimed(program: Program) -> bool:
         return len(program.kernels) > 1

@@ -107,6 +107,7 @@ def test_what_is_wide_between_small_images_is_computed_in_bands(tmp_path: Path) 
         np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_what_was_rewritten_is_computed_in_bands(tmp_path: Path) -> None:
     sketch = Sketch(1, 4, 32, 32)
     whole = sketch.op("Concat", *(sketch.conv("x", 4, 16) for _ in range(3)), axis=1)

@@ -31,6 +31,7 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_rows_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TVM_IOS_CACHE", str(tmp_path / "cache"))
     done = run(*NAMES, "-o", tmp_path / "rows.json")

@@ -56,6 +56,7 @@ def test_openvino_runs_too(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("peer", ["openvino", "torch"])
+@pytest.mark.slow
 def test_peers_may_round_where_the_programs_may(folder: Path, peer: str) -> None:
     pytest.importorskip(peer)
     runners = SideBySide({"ours": folder / "ours"}, 2, RULES, (peer,), precision="bfloat16")

@@ -191,6 +191,7 @@ def test_texts_with_biases_of_distances(tmp_path: Path) -> None:
     _text_model(Buckets(), tmp_path)
 
 
+@pytest.mark.slow
 def test_positions_that_are_resized_from_a_grid(tmp_path: Path) -> None:
     module = Patches()
     path = _exported(module, _floats("image", 1, 3, 32, 48), tmp_path, (16, 96), (16, 96))

@@ -159,6 +159,7 @@ def test_truth_values_are_compared_and_combined(tmp_path: Path) -> None:
         assert np.array_equal(output, expected.numpy())
 
 
+@pytest.mark.slow
 def test_many_tensors_are_joined_in_parts(tmp_path: Path) -> None:
     class Joined(nn.Module):
         def forward(self, x: Any) -> Any:
