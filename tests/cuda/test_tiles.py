@@ -19,7 +19,7 @@ from runtime_ext.kernels.spec import Contraction, Mean, Pooling
 from runtime_ext.units.plans import plan_unit
 from runtime_ext.units.unit import UnitPlan, UnitSource
 from tests.cuda.cuda_harness import Bench, Unit
-from tests.fast_run import only
+from tests.fast_run import one_in, only
 from tests.kernels.kernel_harness import make_unit
 from tests.units.unit_convolutions import convolution
 from tvm_ios.costs.cuda_kernels import window_estimate
