@@ -251,6 +251,29 @@ def test_biases_that_are_rounded_when_a_model_runs_are_added_as_floats(size: int
     assert np.array_equal(run_on(simple, feeds)[0], run_on(model, feeds)[0])
 
 
+@pytest.mark.parametrize("moving", ["Reshape (d, s)", "Concat <axis = 0> (d, c)"])
+@pytest.mark.parametrize("kind", ["int32", "float"])
+def test_moved_sums_are_of_integers_where_these_are_read(moving: str, kind: str) -> None:
+    end = "y = Cast <to = 1> (moved)" if kind == "float" else "y = Identity (moved)"
+    model = onnx.parser.parse_model(f"""
+        <ir_version: 8, opset_import: ["" : 13]>
+        drawn (uint8[3, 4] a, uint8[4, 5] b, float[5] x) => ({kind}[n, m] y)
+        <int64[2] s = {{5, 3}}>
+        {{
+            floor = Floor (x)
+            whole = Cast <to = 6> (floor)
+            c = MatMulInteger (a, b)
+            d = Add (c, whole)
+            moved = {moving}
+            {end}
+        }}
+    """)
+    x = np.array([2**26, 2**26 + 8, -(2**27), 0, 3], np.float32)
+    feeds = {"a": integers(3, 4), "b": integers(4, 5), "x": x}
+    simple = simplify(onnx.shape_inference.infer_shapes(model))
+    assert np.array_equal(run_on(simple, feeds)[0], run_on(model, feeds)[0])
+
+
 def test_sums_of_sums_are_of_integers() -> None:
     """Rounded floats are added no further: two roundings are not one."""
     model = onnx.parser.parse_model("""

@@ -191,11 +191,8 @@ def _exact(steps: Steps, value: Any) -> Any:
     """Return the floats that hold an int32 tensor exactly, or None if there are none."""
     array, integers = constant(value), held(value)
     if array is not None:
-        return (
-            as_floats(steps, value)
-            if np.abs(array.astype(np.int64)).max(initial=0) <= _EXACT
-            else None
-        )
+        is_exact = np.abs(array.astype(np.int64)).max(initial=0) <= _EXACT
+        return as_floats(steps, value) if is_exact else None
     if integers is None or integers.is_rounded or integers.zero_point is not None:
         return None
     return integers.values

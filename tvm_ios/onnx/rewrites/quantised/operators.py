@@ -219,6 +219,10 @@ def _move(steps: Steps) -> None:
     attributes = dict(node.attributes.items())
     moved = steps.op(node.op_type, integers.values, *node.inputs[1:], **attributes)
     moved.shape, moved.dtype = node.outputs[0].shape, ir.DataType.FLOAT
+    if integers.is_rounded:
+        # The operator itself moves the integers, for those who read these.
+        know(node.outputs[0], moved, None, is_rounded=True)
+        return
     steps.stand_for(hold(steps, moved, integers.zero_point, node.inputs[0].dtype))
 
 
@@ -226,6 +230,8 @@ def _concat(steps: Steps) -> None:
     """Concatenate the floats of parts that have one zero point."""
     node, parts = steps.node, [held(value) for value in steps.node.inputs]
     if parts[0] is None or None in parts or not _is_number(zero_point := parts[0].zero_point):
+        return
+    if any(part.is_rounded for part in parts if part is not None):
         return
     values = [centred(steps, value, zero_point) for value in node.inputs]
     moved = steps.op("Concat", *values, axis=node.attributes["axis"].value)
