@@ -21,7 +21,7 @@ from runtime_ext.ir_form import (
     attached_schedule,
     output_names,
 )
-from runtime_ext.kernels.tir_calls import with_tir
+from runtime_ext.kernels.relax_function import with_tir
 from runtime_ext.scheduled_units import (
     ScheduledUnits,
     latencies_of_calls,

@@ -34,7 +34,7 @@ from relay_passes.relax.target_units import RelaxUnits
 from relay_passes.search_options import SearchOptions
 from runtime_ext.cpu.device import random_buffers
 from runtime_ext.execution.native_executor import NativeExecutor
-from runtime_ext.kernels.tir_calls import without_tir
+from runtime_ext.kernels.relax_function import without_tir
 from tvm_ios.cli.frame.output import console
 from tvm_ios.contest.pairs import paired_ratio
 from tvm_ios.program.lower import lower_stages

@@ -9,7 +9,7 @@ from relay_passes.dialect import DialectError
 from relay_passes.prepared import Applied
 from relay_passes.unit_outliner import UnitFunction
 from runtime_ext.ir_form import output_names
-from runtime_ext.kernels.tir_calls import with_tir
+from runtime_ext.kernels.relax_function import with_tir
 from runtime_ext.scheduled_units import (
     ScheduledUnits,
     latencies_of_calls,

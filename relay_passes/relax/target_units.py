@@ -8,7 +8,7 @@ from relay_passes.relax.scheduled import scheduled_units
 from relay_passes.search_options import SearchOptions
 from runtime_ext.execution.buffers import PackedConstants
 from runtime_ext.execution.built_model import BuiltModel
-from runtime_ext.kernels.tir_calls import with_tir
+from runtime_ext.kernels.relax_function import with_tir
 from runtime_ext.targets import target_backend
 from runtime_ext.tuning_log.use import LogUse
 from runtime_ext.unit_build import build_units

@@ -16,7 +16,7 @@ from tvm import relax
 from relay_passes.pipeline import prepare
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.cuda.compiler import CudaKernelCompiler, GpuPrecision
-from runtime_ext.kernels.tir_calls import with_tir
+from runtime_ext.kernels.relax_function import with_tir
 from runtime_ext.units.unit import UnitSource
 from tests.cuda.cuda_harness import TOLERANCE, Bench, Unit
 from tests.kernels.kernel_harness import make_unit

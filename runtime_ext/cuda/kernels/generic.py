@@ -15,7 +15,7 @@ from runtime_ext.kernels.function_builder import FunctionBuilder
 from runtime_ext.kernels.generic import Generic, prim_func
 from runtime_ext.kernels.operator_function import astype, replace_variables
 from runtime_ext.kernels.phases import Phase, Phases, RootPart, split_root
-from runtime_ext.kernels.tir_calls import with_tir
+from runtime_ext.kernels.relax_function import with_tir
 from tvm_ios.errors import UserError
 
 

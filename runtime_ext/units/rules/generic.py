@@ -10,8 +10,7 @@ from tvm.ir import GenericConst
 
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.operator_function import leaves, outlined
-from runtime_ext.kernels.relax_function import static_shape, tensor_types
-from runtime_ext.kernels.tir_calls import with_tir
+from runtime_ext.kernels.relax_function import static_shape, tensor_types, with_tir
 from runtime_ext.units.kernel_draft import PLAIN
 from runtime_ext.units.storing import copy, in_memory
 from runtime_ext.units.unit_draft import UnitDraft
