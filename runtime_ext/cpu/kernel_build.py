@@ -13,7 +13,7 @@ from runtime_ext.cpu.kernels.attention import attention
 from runtime_ext.cpu.kernels.chain import chain
 from runtime_ext.cpu.kernels.contraction import contraction
 from runtime_ext.cpu.kernels.interleave import interleave
-from runtime_ext.cpu.kernels.interpolation import interpolation
+from runtime_ext.cpu.kernels.interpolation import interpolation, resampling
 from runtime_ext.cpu.kernels.mean import mean
 from runtime_ext.cpu.kernels.normalisation import normalisation
 from runtime_ext.cpu.kernels.open_contraction import open_contraction
@@ -37,6 +37,7 @@ from runtime_ext.kernels.spec import (
     Pooling,
     Product,
     Recurrence,
+    Resampling,
     Spec,
 )
 from runtime_ext.units.unit import FormKernel
@@ -59,6 +60,7 @@ _OPEN_WRITERS: dict[type, _Writer] = {
     Pointwise: pointwise,
     Pooling: pooling,
     Recurrence: recurrence,
+    Resampling: resampling,
 }
 #: Those of specs of no form whose extents are numbers.
 _WRITERS: dict[type, _Writer] = {**_OPEN_WRITERS, Contraction: contraction, Chain: chain}

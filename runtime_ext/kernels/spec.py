@@ -221,6 +221,43 @@ class Interpolation:
 
 
 @dataclass(frozen=True, slots=True)
+class Positions:
+    """The positions of results among the inputs along an axis.
+
+    Result ``i`` lies at the fraction ``(i * step + offset) / divisor``, which is above -1.
+    """
+
+    step: int
+    offset: int
+    divisor: int
+    #: Whether a result is the input at or before its position, instead of one between that and the
+    #: next.
+    is_rounded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Resampling:
+    """An image of any size, whose results lie between inputs.
+
+    Where there is no input, the nearest one stands for it.
+    """
+
+    buffers: tuple[PhysicalShape, ...]
+    batch: int
+    #: Rows and columns of the input, and of the result.
+    inputs: tuple[int, int]
+    pixels: tuple[int, int]
+
+    channels: int
+    data: Access
+    prologue: Expr
+    rows: Positions
+    columns: Positions
+
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Pointwise:
     """Expressions of elements at the same place: element-wise operators, copies."""
 
@@ -290,7 +327,7 @@ class Recurrence:
 
 
 #: A kernel that computes a value for its statements.
-Anchor = Contraction | Product | Pooling | Mean | Normalisation | Interpolation
+Anchor = Contraction | Product | Pooling | Mean | Normalisation | Interpolation | Resampling
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,12 +50,31 @@ def test_resize(
 
 
 @pytest.mark.parametrize(
-    ("size", "coordinates"), [((5, 4), "half_pixel"), ((6, 6), "align_corners")]
+    ("size", "mode", "coordinates", "rounding"),
+    [
+        ((5, 4), "linear", "half_pixel", ""),
+        ((6, 6), "linear", "align_corners", ""),
+        ((2, 31), "linear", "asymmetric", ""),
+        ((1, 3), "linear", "pytorch_half_pixel", ""),
+        ((7, 2), "nearest_neighbor", "half_pixel", "round_prefer_floor"),
+        ((15, 15), "nearest_neighbor", "asymmetric", "floor"),
+        ((4, 4), "nearest_neighbor", "align_corners", "ceil"),
+    ],
 )
+@pytest.mark.parametrize("layout", ["NHWC", ""])
 def test_resize_by_no_whole_factor(
-    size: tuple[int, int], coordinates: str, kernels_folder: Path
+    size: tuple[int, int],
+    mode: str,
+    coordinates: str,
+    rounding: str,
+    layout: str,
+    kernels_folder: Path,
 ) -> None:
     function = resized(
-        (1, 20, 3, 3), size, method="linear", coordinate_transformation_mode=coordinates
+        (1, 20, 3, 3),
+        size,
+        method=mode,
+        coordinate_transformation_mode=coordinates,
+        rounding_method=rounding,
     )
-    check(str(kernels_folder), function, ("NHWC", "NHWC"))
+    assert len(check(str(kernels_folder), function, (layout, layout)).code.calls) == 1

@@ -35,7 +35,7 @@ QUICK = (
     "mean",
     "split",
     "of 3",
-    "linear",
+    "linear by fractions",
     "head",
     "rounded",
     "softmax (2, 3, 5, 33)",
@@ -84,15 +84,16 @@ def matrices() -> dict[str, Unit]:
 def resizes() -> dict[str, Unit]:
     named: dict[str, Unit] = {}
     for mode, rounding in (("linear", ""), ("nearest_neighbor", "round_prefer_floor")):
-        function = resized(
-            (1, 20, 5, 7),
-            (15, 14),
-            fused=mode == "linear",
-            method=mode,
-            coordinate_transformation_mode="half_pixel",
-            rounding_method=rounding,
-        )
-        named[mode] = Unit(function, ("NHWC", "NHWC"))
+        for factor, size in (("", (15, 14)), (" by fractions", (7, 9))):
+            function = resized(
+                (1, 20, 5, 7),
+                size,
+                fused=mode == "linear",
+                method=mode,
+                coordinate_transformation_mode="half_pixel",
+                rounding_method=rounding,
+            )
+            named[mode + factor] = Unit(function, ("NHWC", "NHWC"))
     return named
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import product
 from typing import Any
 
@@ -21,6 +22,8 @@ from runtime_ext.kernels.spec import (
     Interleave,
     Interpolation,
     Pooling,
+    Positions,
+    Resampling,
     Statement,
     Window,
 )
@@ -36,12 +39,15 @@ from tests.kernels.open_kernels import (
 )
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
+from tvm_ios.onnx.rewrites import resample
 from tvm_ios.program.constant_transform import packing
 from tvm_ios.shapes.extent import Symbol, evaluate, extent_of
 
 B = extent_of(Symbol("batch", 1, 8, hint=2))
 H = extent_of(Symbol("height", 1, 300, hint=13))
 W = extent_of(Symbol("width", 1, 300, hint=29))
+HEIGHT = extent_of(Symbol("result_height", 1, 300, hint=31))
+WIDTH = extent_of(Symbol("result_width", 1, 300, hint=17))
 RELU: Expr = ("max", ACC, ("const", 0.0))
 
 
@@ -369,6 +375,57 @@ def test_enlarged_images_of_any_size(target: str) -> None:
         want = np.maximum(along(along(x, 1), 2), 0)
         values = {"batch": batch, "height": height, "width": width}
         compared(kernel, values, [x], want)
+
+
+def positions(coordinates: str, rounding: str, before: int, after: int) -> Positions:
+    """Positions as of ONNX's Resize: step, offset and divisor."""
+    step, offset, divisor = {
+        "asymmetric": (before, 0, after),
+        "half_pixel": (2 * before, before - after, 2 * after),
+        "align_corners": (before - 1, 0, after - 1),
+    }[coordinates]
+    if rounding == "ceil":
+        offset += divisor - 1
+    return Positions(step, offset, divisor, bool(rounding))
+
+
+@cases_on_targets(
+    coordinates=["asymmetric", "half_pixel", "align_corners"], rounding=["", "floor", "ceil"]
+)
+def test_resampled_images_of_any_size(coordinates: str, rounding: str, target: str) -> None:
+    channels = 11
+    kind = resample.Filter("nearest" if rounding else "linear", rounding, Fraction(), False, False)
+    stored = Statement(RELU, Access(1, 0, image_strides(HEIGHT, WIDTH, channels)), 0, channels)
+    spec = Resampling(
+        ((B, H, W, channels), (B, HEIGHT, WIDTH, channels)),
+        B,
+        (H, W),
+        (HEIGHT, WIDTH),
+        channels,
+        Access(0, 0, image_strides(H, W, channels)),
+        ACC,
+        positions(coordinates, rounding, H, HEIGHT),
+        positions(coordinates, rounding, W, WIDTH),
+        (stored,),
+    )
+    kernel = kernel_of(spec, target)
+    for before, after in (((1, 1), (1, 1)), ((1, 5), (3, 1)), ((4, 9), (7, 4)), ((7, 3), (7, 11))):
+        x = random(2, *before, channels)
+        want = x
+        for axis in (0, 1):
+            extents = before[axis], after[axis]
+            scaled = resample.Axis(*extents, Fraction(after[axis], before[axis]), coordinates)
+            pixels, weights = resample.taps(scaled, kind)
+            want = np.stack(
+                [
+                    np.tensordot(weights[i], want.take(pixels[i], axis + 1), (0, axis + 1))
+                    for i in range(after[axis])
+                ],
+                axis + 1,
+            )
+        names = ("height", "width", "result_height", "result_width")
+        values = {"batch": 2, **dict(zip(names, (*before, *after), strict=True))}
+        compared(kernel, values, [x], np.maximum(want, 0))
 
 
 @on_targets

@@ -11,7 +11,7 @@ from tvm import tirx
 from runtime_ext.cuda.kernels.contraction import contraction
 from runtime_ext.cuda.kernels.contraction_shape import product_of
 from runtime_ext.cuda.kernels.generic import bound_kernels, lower_generic
-from runtime_ext.cuda.kernels.interpolation import interpolation
+from runtime_ext.cuda.kernels.interpolation import interpolation, resampling
 from runtime_ext.cuda.kernels.pointwise import interleave, pointwise
 from runtime_ext.cuda.kernels.product import block_work, product
 from runtime_ext.cuda.kernels.reduction import mean, normalisation
@@ -28,6 +28,7 @@ from runtime_ext.kernels.spec import (
     Pointwise,
     Pooling,
     Product,
+    Resampling,
     Spec,
 )
 from tvm_ios.costs.cuda_kernels.block_work import BlockWork
@@ -44,6 +45,7 @@ _MORE = 4
 _WRITERS: dict[type, Callable[..., Any]] = {
     Normalisation: normalisation,
     Interpolation: interpolation,
+    Resampling: resampling,
     Interleave: interleave,
     Pointwise: pointwise,
 }

@@ -1,13 +1,13 @@
-"""Rule of resizes by whole factors, as interpolations between fixed neighbours."""
+"""Rule of resizes to the nearest of the pixels or between two of them."""
 
 from __future__ import annotations
 
 from fractions import Fraction
-from math import ceil, floor
+from math import floor, gcd
 from typing import Any
 
 from runtime_ext.kernels.relax_function import static_shape
-from runtime_ext.kernels.spec import Interpolation
+from runtime_ext.kernels.spec import Interpolation, Positions, Resampling
 from runtime_ext.units.kernel_draft import IMAGE
 from runtime_ext.units.rules.reading import read_input
 from runtime_ext.units.storing import in_memory
@@ -17,77 +17,91 @@ from tvm_ios.shapes.extent import OpenExtentError, is_open
 
 #: The most results of one input pixel; their code is unrolled.
 _LARGEST = 16
-_HALF = Fraction(1, 2)
 
 
 def resize(unit: UnitDraft, var: Any, call: Any) -> bool:
-    """Plan a call of resize2d by whole factors, nearest or linear; return whether it is one.
-
-    Raise OpenExtentError if another factor depends on the shape in a mode that rounds positions.
-    """
+    """Plan a call of resize2d to the nearest or between two pixels; return whether it is one."""
     attrs = call.attrs
     value = unit.value(call.args[0])
     if str(attrs.layout) != "NCHW":
         return False
     mode, coordinates = str(attrs.method), str(attrs.coordinate_transformation_mode)
-    rounding = str(attrs.rounding_method) if mode == "nearest_neighbor" else None
     if mode not in ("nearest_neighbor", "linear"):
         return False
-    extents = zip(value.shape[2:], static_shape(var.ty)[2:], strict=True)
-    taps = [_taps(before, after, coordinates, rounding) for before, after in extents]
-    rows, columns = taps
-    if rows is None or columns is None or len(rows) * len(columns) > _LARGEST:
+    rounding = str(attrs.rounding_method) if mode == "nearest_neighbor" else None
+    height, width = static_shape(var.ty)[2:]
+    heights, widths = zip(value.shape[2:], (height, width), strict=True)
+    rows = _positions(*heights, coordinates, rounding)
+    columns = _positions(*widths, coordinates, rounding)
+    if rows is None or columns is None:
         return False
     if isinstance(value, Padded):
         value = in_memory(unit, value)
-    data, prologue, _, shape = read_input(unit, value, True)
-    n, c, h, w = shape
-    anchor = Interpolation((), n, (h, w), c, data, prologue, rows, columns, ())
+    data, prologue, _, (n, c, h, w) = read_input(unit, value, True)
+    row_taps, column_taps = _taps(rows, *heights), _taps(columns, *widths)
+    anchor: Interpolation | Resampling
+    if row_taps and column_taps and len(row_taps) * len(column_taps) <= _LARGEST:
+        anchor = Interpolation((), n, (h, w), c, data, prologue, row_taps, column_taps, ())
+    else:
+        size = height, width
+        anchor = Resampling((), n, (h, w), size, c, data, prologue, rows, columns, ())
     unit.bind_anchor(var, anchor, IMAGE)
     return True
 
 
-def _taps(
-    before: int, after: int, coordinates: str, rounding: str | None
-) -> tuple[tuple[int, float], ...] | None:
-    """Return the taps along one axis, as of :class:`runtime_ext.kernels.spec.Interpolation`.
+def _positions(before: int, after: int, coordinates: str, rounding: str | None) -> Positions | None:
+    """Return the positions of results along an axis; None if the mode is unknown."""
+    if coordinates == "pytorch_half_pixel" and after == 1:
+        before = 1  # an only result lies at the first input
+    if coordinates != "align_corners" and (factor := _whole_factor(before, after)):
+        before, after = 1, factor
+    match coordinates:
+        case "asymmetric":
+            step, offset, divisor = before, 0, after
+        case "align_corners":
+            step, offset, divisor = before - 1, 0, after - 1
+        case "half_pixel" | "pytorch_half_pixel":
+            step, offset, divisor = 2 * before, before - after, 2 * after
+        case _:
+            return None
+    match rounding:
+        case None | "floor":
+            pass
+        case "ceil":
+            offset += divisor - 1
+        case "round_prefer_floor":
+            step, offset, divisor = 2 * step, 2 * offset + divisor - 1, 2 * divisor
+        case "round_prefer_ceil":
+            step, offset, divisor = 2 * step, 2 * offset + divisor, 2 * divisor
+        case _:
+            return None
+    if any(map(is_open, (step, offset, divisor))):
+        return Positions(step, offset, divisor, rounding is not None)
+    if divisor == 0:
+        return None
+    common = gcd(step, offset, divisor)
+    is_rounded = rounding is not None or divisor == common
+    return Positions(step // common, offset // common, divisor // common, is_rounded)
 
-    Return None if the factor is not whole, or the mode is unknown. TVM computes positions in
-    floating point: where these are rounded, it is asked for known factors that it gets right
-    (:mod:`tvm_ios.onnx.rewrites.resample`), and for any factor only to round ``asymmetric`` ones
-    down.
-    """
+
+def _whole_factor(before: int, after: int) -> int:
+    """Return the number by which an axis is enlarged; zero if it is none, or not known."""
     try:
         factor, rest = divmod(after, before)
     except OpenExtentError:
-        factor, rest = 0, 1
-    if is_open(factor) or rest:
-        is_open_factor = is_open(before) or is_open(after)
-        if is_open_factor and rounding and (coordinates, rounding) != ("asymmetric", "floor"):
-            raise OpenExtentError(
-                f"a Resize to the nearest pixel ({coordinates}, {rounding}) makes {after} of "
-                f"{before} pixels: only asymmetric ones that round down may have any factor"
-            )
-        return None
-    taps: list[tuple[int, float]] = []
-    for result in range(factor):
-        if coordinates == "asymmetric":
-            position = Fraction(result, factor)
-        elif coordinates == "half_pixel" or (coordinates == "pytorch_half_pixel" and after > 1):
-            position = (result + _HALF) / factor - _HALF
-        else:
-            return None
-        match rounding:
-            case None:
-                taps.append((floor(position), float(position - floor(position))))
-            case "floor":
-                taps.append((floor(position), 0.0))
-            case "ceil":
-                taps.append((ceil(position), 0.0))
-            case "round_prefer_floor":
-                taps.append((ceil(position - _HALF), 0.0))
-            case "round_prefer_ceil":
-                taps.append((floor(position + _HALF), 0.0))
-            case _:
-                return None
-    return tuple(taps)
+        return 0
+    return 0 if is_open(factor) or rest else factor
+
+
+def _taps(positions: Positions, before: int, after: int) -> tuple[tuple[int, float], ...]:
+    """Return the taps of an interpolation along an axis; none if not all inputs have the same."""
+    factor = _whole_factor(before, after)
+    if is_open(positions.step) or positions.step * factor != positions.divisor:
+        return ()
+    places = [
+        Fraction(i * positions.step + positions.offset, positions.divisor) for i in range(factor)
+    ]
+    return tuple(
+        (floor(place), 0.0 if positions.is_rounded else float(place - floor(place)))
+        for place in places
+    )
