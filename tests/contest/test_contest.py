@@ -67,6 +67,13 @@ def test_who_cannot_win_runs_no_more(clock: Clock) -> None:
     assert rounds(wavering, replace(rules, margin=0.01)) == {"best": 8, "near": 8}
 
 
+def test_a_slow_runner_alone_runs_once(clock: Clock) -> None:
+    rules = Rules(rounds=9, seconds=30.0, minimum=3)
+    assert rounds({"one": clock.takes(2.0)}, rules) == {"one": 3}
+    assert rounds({"one": clock.takes(2.0)}, replace(rules, margin=0.01)) == {"one": 1}
+    assert rounds({"one": clock.takes(0.5)}, replace(rules, margin=0.01)) == {"one": 8}
+
+
 def test_the_others_go_on_without_who_is_beaten(clock: Clock) -> None:
     flips = iter([1, -1] * 100)
     runners = {
