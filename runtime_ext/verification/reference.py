@@ -157,7 +157,7 @@ def with_own_error(original: Original | None, reference: Reference) -> Reference
         reference,
         own_error=error,
         source=f"{reference.source}, which itself differs by {error:.1e} of the largest output if "
-        "inputs and weights change by one step of float32",
+        "inputs and weights change by one step of their type",
     )
     wider = math.isfinite(error) and other.tolerance.relative > reference.tolerance.relative
     return other if wider else None
@@ -198,6 +198,8 @@ def in_computed_types(inputs: Inputs, precision: str) -> dict[str, Array]:
 
 
 _DRAWS = 2
+#: The types whose rounding counts.
+_ROUNDED = (TensorProto.FLOAT, TensorProto.FLOAT16)
 
 
 def own_error(original: Original, inputs: Mapping[str, Array]) -> float:
@@ -230,14 +232,14 @@ def _with_weights(model: onnx.ModelProto, moved: Callable[[Array], Array]) -> on
     other.CopyFrom(model)
     for weight in other.graph.initializer:
         # Others can be extents, scales of images and the like.
-        if weight.data_type == TensorProto.FLOAT and len(weight.dims) > 1:
+        if weight.data_type in _ROUNDED and len(weight.dims) > 1:
             array = moved(numpy_helper.to_array(weight))
             weight.CopyFrom(numpy_helper.from_array(array, weight.name))
     return other
 
 
 def _one_step_off(array: Array, draw: Any) -> Array:
-    if array.dtype != np.float32:
+    if array.dtype not in (np.float32, np.float16):
         return array
     towards = np.where(draw.random(array.shape) < 0.5, -math.inf, math.inf)
-    return np.nextafter(array, towards.astype(np.float32))
+    return np.nextafter(array, towards.astype(array.dtype))

@@ -278,6 +278,15 @@ def test_ranges_of_shapes(compiled: Any) -> None:
     assert (graph.where, graph.programs, graph.fallen_back) == ("tvm_ios", 2, 0)
 
 
+def test_modules_of_float16(compiled: Any) -> None:
+    model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16)).eval().half()
+    ours = compiled(model)
+    x = torch.randn(5, 8).half()
+    with torch.no_grad():
+        torch.testing.assert_close(ours(x), model(x), rtol=5e-3, atol=5e-3)
+    assert where(compiled.graphs()) == OURS
+
+
 def test_shapes_that_torch_finds_to_be_dynamic(compiled: Any) -> None:
     def scaled(x: Any, n: int) -> tuple[Any, int]:
         return (x * 2.0).softmax(-1)[:, :n], x.shape[0] * 2

@@ -40,6 +40,7 @@ from tvm_ios.onnx.rewrites.expand import (
     softmax_of_one_axis,
 )
 from tvm_ios.onnx.rewrites.fix_inputs import fix_inputs
+from tvm_ios.onnx.rewrites.float16 import compute_in_float32
 from tvm_ios.onnx.rewrites.functions import write_functions_out
 from tvm_ios.onnx.rewrites.gemm import canonical_gemms, matmul_bias_to_gemm
 from tvm_ios.onnx.rewrites.group_norm import write_group_norms_out
@@ -210,6 +211,8 @@ def steps(
 ) -> tuple[ModelStep, ...]:
     """Return the steps that simplify a model whose constants are folded, in order."""
     return (
+        compute_in_float32,
+        _name_all,
         # One operator one meaning: what TVM misreads, recurrent layers, sums of products.
         _each(write_plainly, unroll_recurrent if cells else loop_recurrent, expand_einsum),
         with_functions,

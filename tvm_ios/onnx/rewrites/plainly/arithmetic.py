@@ -13,9 +13,6 @@ from tvm_ios.onnx.rewrites.steps import Steps
 #: Integer powers up to this one are products, exact as long as they fit.
 _MOST_FACTORS = 8
 
-#: For float16 TVM has no intrinsic of these, or its importer mixes in float32.
-_IN_FLOAT32 = ("Acos", "Acosh", "Asin", "Asinh", "Atan", "Cosh", "Elu", "Selu", "Sinh")
-
 #: Reductions that TVM computes of floats only.
 _FRACTIONS = ("ReduceL2", "ReduceLogSum", "ReduceMean")
 
@@ -61,20 +58,18 @@ def _extreme_of_truths(steps: Steps) -> None:
     steps.stand_for(steps.cast(extreme, ir.DataType.BOOL))
 
 
-def _in_float32(steps: Steps) -> None:
-    """Compute a float16 activation in float32. Float64 ``Elu`` and ``Selu`` become formulas."""
+def _exponential_of_doubles(steps: Steps) -> None:
+    """Write an ``Elu`` or ``Selu`` of float64 as a formula."""
     (source,), kind = steps.node.inputs, steps.node.op_type
+    if source.dtype != ir.DataType.DOUBLE:
+        return
     attributes = steps.attributes
-    if source.dtype == ir.DataType.FLOAT16:
-        wide = steps.op(kind, steps.cast(source, ir.DataType.FLOAT), **attributes)
-        steps.stand_for(steps.cast(wide, ir.DataType.FLOAT16))
-    elif source.dtype == ir.DataType.DOUBLE and kind in ("Elu", "Selu"):
-        alpha = attributes.get("alpha", 1.0 if kind == "Elu" else 1.67326319217681884765625)
-        gamma = attributes.get("gamma", 1.0 if kind == "Elu" else 1.05070102214813232421875)
-        less = steps.op("Sub", steps.op("Exp", source), steps.number(1.0))
-        less = steps.op("Mul", less, steps.number(alpha))
-        chosen = steps.op("Where", steps.op("Less", source, steps.number(0.0)), less, source)
-        steps.stand_for(steps.op("Mul", chosen, steps.number(gamma)))
+    alpha = attributes.get("alpha", 1.0 if kind == "Elu" else 1.67326319217681884765625)
+    gamma = attributes.get("gamma", 1.0 if kind == "Elu" else 1.05070102214813232421875)
+    less = steps.op("Sub", steps.op("Exp", source), steps.number(1.0))
+    less = steps.op("Mul", less, steps.number(alpha))
+    chosen = steps.op("Where", steps.op("Less", source, steps.number(0.0)), less, source)
+    steps.stand_for(steps.op("Mul", chosen, steps.number(gamma)))
 
 
 def _thresholded_relu(steps: Steps) -> None:
@@ -137,14 +132,15 @@ def in_doubles(steps: Steps) -> None:
 
 ARITHMETIC: Mapping[str, Callable[[Steps], None]] = {
     "BitCast": _bit_cast,
+    "Elu": _exponential_of_doubles,
     "Equal": _compared,
     "Greater": _compared,
     "LessOrEqual": _compared,
     "Pow": _power,
     "ReduceMax": _extreme_of_truths,
     "ReduceMin": _extreme_of_truths,
+    "Selu": _exponential_of_doubles,
     "TopK": _largest,
     "ThresholdedRelu": _thresholded_relu,
-    **dict.fromkeys(_IN_FLOAT32, _in_float32),
     **dict.fromkeys(_FRACTIONS, in_doubles),
 }

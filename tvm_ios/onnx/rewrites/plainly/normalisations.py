@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import onnx_ir as ir
 
 from tvm_ios.onnx.rewrites.steps import Steps
 
@@ -18,15 +17,10 @@ def _lp_normalization(steps: Steps) -> None:
         return
     axis = steps.integer("axis", -1)
     kind = f"ReduceL{steps.integer('p', 2)}"
-    # Sums of float16 overflow and lose what is small.
-    narrow = source.dtype in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
-    wide = steps.cast(source, ir.DataType.FLOAT) if narrow else source
-    norm = steps.reduced(kind, wide, [axis], keepdims=1)
-    zero, one = (steps.number(np.array(n, wide.dtype.numpy())) for n in (0, 1))
+    norm = steps.reduced(kind, source, [axis], keepdims=1)
+    zero, one = (steps.number(np.array(n, source.dtype.numpy())) for n in (0, 1))
     divisor = steps.op("Where", steps.op("Equal", norm, zero), one, norm)
-    quotient = steps.op("Div", wide, divisor)
-    quotient.dtype = wide.dtype
-    steps.stand_for(steps.cast(quotient, source.dtype))
+    steps.stand_for(steps.op("Div", source, divisor))
 
 
 def _rms_normalization(steps: Steps) -> None:
