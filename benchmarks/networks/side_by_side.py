@@ -2,8 +2,9 @@
 
 ``packaged`` stands for all trained networks of :mod:`benchmarks.networks.packaged`; others have
 random weights. Encoders of eight texts are ``minilm_31 --batch=8`` and ``bert_128 --batch=8``.
-Networks that the results have already are not measured again, so it can be stopped and started at
-will. Options of ``tvm-ios bench`` are passed on, for instance ``--lanes=16``.
+With ``--float16`` all networks are written in float16 first, as ``NAME_float16``. Networks that
+the results have already are not measured again, so it can be stopped and started at will. Options
+of ``tvm-ios bench`` are passed on, for instance ``--lanes=16``.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import onnx
+from onnx import TensorProto, numpy_helper
 
 from benchmarks.networks.packaged import PACKAGED
 from benchmarks.report import LIGHT, RESULTS, model_of
 from runtime_ext.fresh_process import end_with_parent
 from tvm_ios.files.atomic import temporary_folder
+from tvm_ios.models.load import load_onnx
 from tvm_ios.onnx.file import weight_files
 from tvm_ios.zoo import names
 from tvm_ios.zoo.sequences.bert import build_bert
@@ -36,6 +40,7 @@ def main() -> None:
     parser.add_argument("networks", nargs="*", type=_network, default=[*ZOO, *LIGHT])
     parser.add_argument("--against", default="onnxruntime,torch")
     parser.add_argument("--output", default=str(RESULTS / "bench.json"))
+    parser.add_argument("--float16", action="store_true")
     given, options = parser.parse_known_args()
     options += ["--against", given.against, "--output", given.output, "--resume"]
     networks = [
@@ -48,6 +53,8 @@ def main() -> None:
         # went on measuring after this one's end would make every other measurement slower.
         with temporary_folder() as folder:
             model = model_arguments(network, folder)
+            if given.float16:
+                model = float16_arguments(network, model[0], folder)
             command = [sys.executable, "-m", "tvm_ios", "bench", *model, *options]
             codes.append(subprocess.run(command, preexec_fn=end).returncode)
     sys.exit(max(map(abs, codes)))
@@ -68,6 +75,23 @@ def model_arguments(network: str, folder: Path) -> list[str]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(packaged.parent / name, folder / name)
     return [str(path), *PACKAGED[network].options]
+
+
+def float16_arguments(network: str, model: str, folder: Path) -> list[str]:
+    """Return the arguments for a network written in float16."""
+    written = load_onnx(model)
+    graph = written.graph
+    for weight in graph.initializer:
+        if weight.data_type == TensorProto.FLOAT:
+            array = numpy_helper.to_array(weight).astype(np.float16)
+            weight.CopyFrom(numpy_helper.from_array(array, weight.name))
+    del graph.value_info[:]
+    for port in (*graph.input, *graph.output):
+        if port.type.tensor_type.elem_type == TensorProto.FLOAT:
+            port.type.tensor_type.elem_type = TensorProto.FLOAT16
+    path = folder / f"{network}_float16.onnx"
+    onnx.save(written, path)
+    return [str(path)]
 
 
 def _network(name: str) -> str:
