@@ -287,6 +287,17 @@ def test_modules_of_float16(compiled: Any) -> None:
     assert where(compiled.graphs()) == OURS
 
 
+def test_too_many_weights(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tvm_ios.torch_compile.compiled.LARGEST", 100)
+    model = nn.Linear(8, 4).eval()
+    x = torch.randn(2, 8)
+    with torch.no_grad():
+        same(compiled(model)(x), model(x))
+    (graph,) = compiled.graphs()
+    assert graph.where == "eager"
+    assert "144 bytes of weights, too many" in graph.reason
+
+
 def test_shapes_that_torch_finds_to_be_dynamic(compiled: Any) -> None:
     def scaled(x: Any, n: int) -> tuple[Any, int]:
         return (x * 2.0).softmax(-1)[:, :n], x.shape[0] * 2

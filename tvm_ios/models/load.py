@@ -149,7 +149,7 @@ def _read(source: ModelSource) -> onnx.ModelProto:
     else:
         from tvm_ios.onnx.file import read_onnx
 
-        proto = read_onnx(source.path)
+        proto = source.written or read_onnx(source.path)
         proto.graph.name = source.name
         if source.random_weights is not None:
             from tvm_ios.models.random_weights import randomize_constant_weights

@@ -58,6 +58,8 @@ class ModelSource:
     cells
         Whether recurrent layers of ONNX models become a cell for each step, as for GPUs. With
         Relay they always do.
+    written
+        The ``onnx.ModelProto`` that is taken instead of the file that ``model`` names, or None.
     """
 
     model: str
@@ -68,6 +70,7 @@ class ModelSource:
     beside: tuple[str, ...] = ()
     random_seed: int | None = None
     cells: bool = False
+    written: Any = field(default=None, repr=False, compare=False)
 
     @staticmethod
     def together(models: Sequence[str], **how: Any) -> ModelSource:

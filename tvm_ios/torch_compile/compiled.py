@@ -17,7 +17,8 @@ import torch
 from torch import fx
 
 from tvm_ios.errors import ModelError, UserError
-from tvm_ios.files.atomic import temporary_folder
+from tvm_ios.models.source import ModelSource
+from tvm_ios.onnx.file import LARGEST
 from tvm_ios.shapes.ranges import Range
 from tvm_ios.torch_compile.exported import at_sizes, onnx_of_graph, symbol_of
 from tvm_ios.torch_compile.options import BackendOptions
@@ -118,14 +119,11 @@ def _executable(task: Task, ranges: Mapping[str, Range]) -> tuple[Executable, bo
         except ExecutableError as error:
             _LOGGER.info("%s is compiled again: %s", folder, error)
             shutil.rmtree(folder, ignore_errors=True)
-    with _plainly(), temporary_folder() as work:
-        model = work / "graph.onnx"
+    if (size := sum(weight.nbytes for weight in task.weights.values())) > LARGEST:
+        raise ModelError(f"the graph has {size:,} bytes of weights, too many for one ONNX model")
+    with _plainly():
         proto = onnx_of_graph(task.graph, task.outputs, task.weights)
-        try:
-            model.write_bytes(proto.SerializeToString())
-        except ValueError as error:
-            raise ModelError(f"the graph has too many weights for one file: {error}") from error
-        _optimize(task, model, ranges, folder)
+        _optimize(task, ModelSource("graph.onnx", written=proto), ranges, folder)
     return _loaded(folder), False
 
 
@@ -137,7 +135,7 @@ def _loaded(folder: Path) -> Executable:
     return executable
 
 
-def _optimize(task: Task, model: Path, ranges: Mapping[str, Range], folder: Path) -> None:
+def _optimize(task: Task, model: ModelSource, ranges: Mapping[str, Range], folder: Path) -> None:
     from runtime_ext.machine.this_machine import announce_lanes
 
     announce_lanes(task.options.threads)
@@ -146,7 +144,7 @@ def _optimize(task: Task, model: Path, ranges: Mapping[str, Range], folder: Path
         from relay_passes.load import load_model
         from tvm_ios.api.optimizer import optimize
 
-        loaded = load_model(str(model), options=options.search)
+        loaded = load_model(model, options=options.search)
         if loaded.tail is not None:
             # Refuse before kernels are compiled.
             raise ModelError(f"the graph cannot run as one program: {loaded.tail.sentence}")
@@ -164,7 +162,7 @@ def _optimize(task: Task, model: Path, ranges: Mapping[str, Range], folder: Path
         if any(isinstance(extent, Range) for extent in shape)
     }
     policies = None if options.policies is None else ()
-    optimize_range(str(model), opened, folder, replace(options, policies=policies))
+    optimize_range(model, opened, folder, replace(options, policies=policies))
 
 
 def _extent(extent: Any, ranges: Mapping[str, Range]) -> int | Range:
