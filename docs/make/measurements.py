@@ -29,6 +29,7 @@ _BENCHES = {
     "bench_zen4_batch32": ("Zen 4", _MANY),
     "bench_zen4_torch": ("Zen 4", "1 image, torch.compile"),
     "bench_zen4_packaged": ("Zen 4", "trained networks"),
+    "bench_zen4_float16": ("Zen 4", "in float16"),
     "bench_intel": ("Emerald Rapids", _ONE),
     "bench_intel_batch8": ("Emerald Rapids", _EIGHT),
     "bench_intel_exponentials": ("Emerald Rapids", "many exponentials"),

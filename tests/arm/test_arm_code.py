@@ -71,6 +71,10 @@ SOURCES = {
         resized((1, 20, 5, 7), (15, 14), fused=False, method="linear"),
         ("NHWC", "NHWC"),
     ),
+    "resize by fractions": (
+        resized((1, 20, 5, 7), (12, 9), fused=False, method="linear"),
+        ("NHWC", "NHWC"),
+    ),
     "depthwise and product": (chain((1, 48, 14, 14), 64), ("NHWC", "NHWC")),
     "attention": (ATTENTIONS["several tiles"].function(), ("",) * 4),
     **{

@@ -27,7 +27,7 @@ from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.simplify import simplify
 
 SHAPE = (2, 6, 25)
-FLOAT, HALF = 1, 10
+FLOAT = 1
 
 
 def called(s: Sketch) -> list[str]:
@@ -125,7 +125,9 @@ def test_what_tvm_makes_no_kernel_of_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_what_does_not_compile_is_named_too(tmp_path: Path) -> None:
-    s = Sketch(*SHAPE)
-    model = s.model(s.op("Cast", s.op("Exp", s.op("Cast", "x", to=HALF)), to=FLOAT))
+    def body(emit: Any, x: Any) -> Any:
+        return relax.op.astype(emit(relax.op.exp(emit(relax.op.astype(x, "float16")))), "float32")
+
+    source = UnitSource(make_unit([SHAPE], [], body), ("", ""))
     with refused(UserError, "sm_90", "relax.exp"):
-        outputs_of(model, np.zeros(SHAPE, "float32"), tmp_path, "float32")
+        CudaKernelCompiler("sm_90", tmp_path).compile({"unit": source})
