@@ -2,7 +2,7 @@
 
 ``packaged`` stands for all trained networks of :mod:`benchmarks.networks.packaged`; others have
 random weights. Encoders of eight texts are ``minilm_31 --batch=8`` and ``bert_128 --batch=8``.
-With ``--float16`` all networks are written in float16 first, as ``NAME_float16``. Networks that
+With ``--half`` all networks are written in float16 first, as ``NAME_float16``. Networks that
 the results have already are not measured again, so it can be stopped and started at will. Options
 of ``tvm-ios bench`` are passed on, for instance ``--lanes=16``.
 """
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("networks", nargs="*", type=_network, default=[*ZOO, *LIGHT])
     parser.add_argument("--against", default="onnxruntime,torch")
     parser.add_argument("--output", default=str(RESULTS / "bench.json"))
-    parser.add_argument("--float16", action="store_true")
+    parser.add_argument("--half", action="store_true")
     given, options = parser.parse_known_args()
     options += ["--against", given.against, "--output", given.output, "--resume"]
     networks = [
@@ -53,7 +53,7 @@ def main() -> None:
         # went on measuring after this one's end would make every other measurement slower.
         with temporary_folder() as folder:
             model = model_arguments(network, folder)
-            if given.float16:
+            if given.half:
                 model = float16_arguments(network, model[0], folder)
             command = [sys.executable, "-m", "tvm_ios", "bench", *model, *options]
             codes.append(subprocess.run(command, preexec_fn=end).returncode)
