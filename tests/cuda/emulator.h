@@ -23,6 +23,10 @@ typedef unsigned int uint;
 typedef unsigned char uchar;
 typedef unsigned short ushort;
 
+#if defined(__aarch64__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13
+typedef __fp16 _Float16;  // the name that older compilers have for it in C++
+#endif
+
 struct half {
   _Float16 value;
   half() {}

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 RECORD, STATE = "gpu.json", "state.tar.gz"
+#: How archives are unpacked. Python 3.11 has the filter from 3.11.4, and Debian 12 is older.
+SAFELY: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 _PACKAGES = ("torch", "onnxruntime", "onnxscript", "numpy", "cuda-bindings", "apache-tvm-ffi")
 #: What a search goes on from: logs, schedules.
 _STATE_SUFFIXES = (".jsonl", ".json")
@@ -77,7 +79,7 @@ def restore_state(record: Record, bundle: Path) -> None:
     if (record.folder / STATE).exists():
         with tarfile.open(record.folder / STATE) as archive:
             members = [m for m in archive.getmembers() if m.name.startswith(f"{bundle.name}/")]
-            archive.extractall(bundle.parent, members, filter="data")
+            archive.extractall(bundle.parent, members, **SAFELY)
 
 
 def this_machine() -> dict[str, Any]:
