@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from benchmarks.gpus.suite.prepare import copy_scripts
+from benchmarks.gpus.suite.record import unpack
 from benchmarks.gpus.suite.slices import SMALL
 
 ROOT = Path(__file__).parents[2]
@@ -232,3 +233,23 @@ def test_another_machine_goes_on(suite: Path, tmp_path: Path) -> None:
     found = run(suite, "--only", "squeezenet-crossed,1", "--again")["squeezenet,1"]
     assert {"search", "older peers", "compiled"} < found.keys()
     assert (suite / "work" / "squeezenet-1" / "results" / "schedule-greedy.json").exists()
+
+
+@pytest.mark.parametrize("has_filter", [True, False])
+def test_archives_write_nothing_outside(
+    has_filter: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_filter:
+        monkeypatch.delattr(tarfile, "data_filter", raising=False)
+    (tmp_path / "file").write_text("kept")
+    for name in ("inside", "../outside"):
+        with tarfile.open(tmp_path / "archive.tar", "w") as packed:
+            packed.add(tmp_path / "file", name)
+        with tarfile.open(tmp_path / "archive.tar") as packed:
+            if name == "inside":
+                unpack(packed, tmp_path / "room")
+            else:
+                with pytest.raises(tarfile.TarError):
+                    unpack(packed, tmp_path / "room")
+    assert (tmp_path / "room" / "inside").read_text() == "kept"
+    assert not (tmp_path / "outside").exists()

@@ -15,7 +15,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from benchmarks.gpus.suite.command import Failed, Late, output_of
-from benchmarks.gpus.suite.record import SAFELY, Record, open_record, restore_state, this_machine
+from benchmarks.gpus.suite.record import Record, open_record, restore_state, this_machine, unpack
 from benchmarks.gpus.suite.slices import POLICIES, Kind, Part, Slice, parts_of
 
 #: In a suite's folder: bundles packed, and unpacked; what they share, our code; wheels; checks.
@@ -190,7 +190,7 @@ def _unpacked(suite: Path, record: Record, which: Slice) -> Path | None:
     if not bundle.exists() and archive.exists():
         with tempfile.TemporaryDirectory(dir=_made(suite / WORK)) as room:
             with tarfile.open(archive) as packed:
-                packed.extractall(room, **SAFELY)
+                unpack(packed, Path(room))
             os.rename(Path(room) / which.bundle, bundle)
         restore_state(record, bundle)
     return bundle if bundle.exists() else None
@@ -215,7 +215,7 @@ def _site(suite: Path) -> list[Path]:
                 with zipfile.ZipFile(wheel) as packed:
                     packed.extractall(unpacked)
             with tarfile.open(suite / TVM_RUNTIME) as packed:
-                packed.extractall(unpacked, **SAFELY)
+                unpack(packed, unpacked)
             os.rename(unpacked, site)
     return [site]
 

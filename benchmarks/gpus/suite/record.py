@@ -14,12 +14,10 @@ import tarfile
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 RECORD, STATE = "gpu.json", "state.tar.gz"
-#: How archives are unpacked. Python 3.11 has the filter from 3.11.4, and Debian 12 is older.
-SAFELY: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 _PACKAGES = ("torch", "onnxruntime", "onnxscript", "numpy", "cuda-bindings", "apache-tvm-ffi")
 #: What a search goes on from: logs, schedules.
 _STATE_SUFFIXES = (".jsonl", ".json")
@@ -79,7 +77,25 @@ def restore_state(record: Record, bundle: Path) -> None:
     if (record.folder / STATE).exists():
         with tarfile.open(record.folder / STATE) as archive:
             members = [m for m in archive.getmembers() if m.name.startswith(f"{bundle.name}/")]
-            archive.extractall(bundle.parent, members, **SAFELY)
+            unpack(archive, bundle.parent, members)
+
+
+def unpack(
+    archive: tarfile.TarFile, folder: Path, members: list[tarfile.TarInfo] | None = None
+) -> None:
+    """Unpack an archive, or some members, and write nothing outside of the folder.
+
+    Raise TarError if a member leads outside. Python 3.11 has the filter from 3.11.4, and that of
+    Debian 12 is older.
+    """
+    if hasattr(tarfile, "data_filter"):
+        archive.extractall(folder, members, filter="data")
+        return
+    for member in members or archive.getmembers():
+        paths = [PurePosixPath(name) for name in (member.name, member.linkname)]
+        if member.isdev() or any(path.is_absolute() or ".." in path.parts for path in paths):
+            raise tarfile.ReadError(f"{member.name} would be written outside of {folder}")
+    archive.extractall(folder, members)
 
 
 def this_machine() -> dict[str, Any]:
