@@ -35,6 +35,7 @@ QUICK = (
     "mean",
     "split",
     "of 3",
+    "linear",
     "linear by fractions",
     "head",
     "rounded",
