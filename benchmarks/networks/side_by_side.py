@@ -54,7 +54,7 @@ def main() -> None:
         with temporary_folder() as folder:
             model = model_arguments(network, folder)
             if given.half:
-                model = float16_arguments(network, model[0], folder)
+                model[0] = str(written_in_float16(network, model[0], folder))
             command = [sys.executable, "-m", "tvm_ios", "bench", *model, *options]
             codes.append(subprocess.run(command, preexec_fn=end).returncode)
     sys.exit(max(map(abs, codes)))
@@ -77,8 +77,8 @@ def model_arguments(network: str, folder: Path) -> list[str]:
     return [str(path), *PACKAGED[network].options]
 
 
-def float16_arguments(network: str, model: str, folder: Path) -> list[str]:
-    """Return the arguments for a network written in float16."""
+def written_in_float16(network: str, model: str, folder: Path) -> Path:
+    """Write a network in float16; return its file."""
     written = load_onnx(model)
     graph = written.graph
     for weight in graph.initializer:
@@ -91,7 +91,7 @@ def float16_arguments(network: str, model: str, folder: Path) -> list[str]:
             port.type.tensor_type.elem_type = TensorProto.FLOAT16
     path = folder / f"{network}_float16.onnx"
     onnx.save(written, path)
-    return [str(path)]
+    return path
 
 
 def _network(name: str) -> str:
